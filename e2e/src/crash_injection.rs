@@ -1,6 +1,6 @@
 //! Kills services at scheduled writes and starts them again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,28 +14,56 @@ use tokio::task::JoinHandle;
 use crate::proxy::{Interceptor, Proxy, WriteFate};
 use crate::test_cluster::TestCluster;
 
-/// Counts the writes of all services and holds the numbers of the writes at which a service is killed.
+/// Counts the writes of all services and holds those at which a service is killed.
 #[derive(Default)]
 pub struct CrashSchedule(Mutex<Progress>);
+
+/// The writes at which services are killed. The first write has number 1.
+#[derive(Clone, Debug)]
+pub enum KillPoints {
+    /// The writes with these numbers, of all services.
+    Numbers(BTreeSet<usize>),
+    /// For each kind of write, as of [`CrashSchedule::writes_by_kind`], the write of this kind with this number.
+    OfKinds(BTreeMap<String, usize>),
+}
+
+impl Default for KillPoints {
+    /// No write.
+    fn default() -> Self {
+        Self::Numbers(BTreeSet::new())
+    }
+}
+
+impl KillPoints {
+    /// Whether this write is one of them, which is removed. `write` is its number, and `of_kind` its number among those of its kind.
+    fn take(&mut self, write: usize, kind: &str, of_kind: usize) -> bool {
+        match self {
+            // Earlier ones are due, too.
+            Self::Numbers(numbers) => {
+                numbers.first().is_some_and(|next| *next <= write) && numbers.pop_first().is_some()
+            }
+            Self::OfKinds(kinds) => {
+                kinds.get(kind).is_some_and(|next| *next <= of_kind) && kinds.remove(kind).is_some()
+            }
+        }
+    }
+}
 
 /// The state of a schedule.
 #[derive(Default)]
 struct Progress {
     /// Writes since the start.
     writes: usize,
-    /// Numbers of the writes of pending kills, ascending.
-    pending: VecDeque<usize>,
+    by_kind: BTreeMap<String, usize>,
+    pending: KillPoints,
     /// A description of each kill.
     kills: Vec<String>,
 }
 
 impl CrashSchedule {
-    /// Resets the count and schedules a kill at each of these writes. Every second of them is forwarded only after the
-    /// restart. The first write has number 1.
-    pub fn start(&self, due: impl IntoIterator<Item = usize>) {
-        let mut due: Vec<_> = due.into_iter().collect();
-        due.sort_unstable();
-        *self.0.lock() = Progress { writes: 0, pending: due.into(), kills: Vec::new() };
+    /// Resets the counts and schedules a kill at each of these writes. Every second of them is forwarded only after the restart.
+    pub fn start(&self, kill_points: KillPoints) {
+        *self.0.lock() = Progress { pending: kill_points, ..Progress::default() };
     }
 
     /// Continues the count at `writes`, the count of the undisturbed run at this point. Kills that are still pending below
@@ -49,18 +77,31 @@ impl CrashSchedule {
         self.0.lock().writes
     }
 
+    /// The number of writes since the start by their kind: service, method and resource.
+    pub fn writes_by_kind(&self) -> BTreeMap<String, usize> {
+        self.0.lock().by_kind.clone()
+    }
+
+    /// The kills that have not happened yet.
+    pub fn remaining(&self) -> KillPoints {
+        self.0.lock().pending.clone()
+    }
+
     /// The kills since the start, each as the number of the write, the service and the request.
     pub fn kills(&self) -> Vec<String> {
         self.0.lock().kills.clone()
     }
 
     fn decide(&self, service: &str, request: &str) -> WriteFate {
-        let mut progress = self.0.lock();
+        let mut guard = self.0.lock();
+        let progress = &mut *guard;
+        let kind = kind_of_write(service, request);
         progress.writes += 1;
-        if progress.pending.front().is_none_or(|next| *next > progress.writes) {
+        let of_kind = progress.by_kind.entry(kind.clone()).or_default();
+        *of_kind += 1;
+        if !progress.pending.take(progress.writes, &kind, *of_kind) {
             return WriteFate::Forward;
         }
-        progress.pending.pop_front();
         let is_late = progress.kills.len() % 2 == 1;
         let line = format!(
             "{}: {service} after {request}{}",
@@ -69,6 +110,21 @@ impl CrashSchedule {
         );
         progress.kills.push(line);
         if is_late { WriteFate::KillThenForward } else { WriteFate::ForwardThenKill }
+    }
+}
+
+/// The service, the method and the resource of a request, without namespace and name: `pcs-controller PATCH podcliquesets/status`.
+fn kind_of_write(service: &str, request: &str) -> String {
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let segments: Vec<&str> = path.split('?').next().unwrap_or_default().split('/').skip(1).collect();
+    let namespaced = segments.iter().position(|segment| *segment == "namespaces").map(|at| at + 2);
+    // Without a namespace the resource follows `api/v1` or `apis`, the group and the version.
+    let at = namespaced.unwrap_or(if segments.first() == Some(&"api") { 2 } else { 3 });
+    let resource = segments.get(at).copied().unwrap_or_default();
+    match segments.get(at + 2) {
+        Some(subresource) => format!("{service} {method} {resource}/{subresource}"),
+        None => format!("{service} {method} {resource}"),
     }
 }
 
@@ -175,4 +231,21 @@ fn proxied_kubeconfig(cluster: &TestCluster, service: &str, url: &str) -> PathBu
     let file = folder.join("proxied.kubeconfig");
     std::fs::write(&file, config.to_string()).expect("a file in the cluster's folder");
     file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind_of_write;
+
+    #[test]
+    fn the_kind_of_a_write_has_neither_a_namespace_nor_a_name() {
+        for (request, kind) in [
+            ("POST /api/v1/namespaces/a/pods?x=y HTTP/1.1", "s POST pods"),
+            ("PATCH /apis/grove.io/v1alpha1/namespaces/a/podcliques/b/status? HTTP/1.1", "s PATCH podcliques/status"),
+            ("DELETE /apis/grove.io/v1alpha1/namespaces/a/podcliques/b HTTP/1.1", "s DELETE podcliques"),
+            ("PATCH /apis/grove.io/v1alpha1/clustertopologies/b/status HTTP/1.1", "s PATCH clustertopologies/status"),
+        ] {
+            assert_eq!(kind_of_write("s", request), kind);
+        }
+    }
 }

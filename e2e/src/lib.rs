@@ -7,6 +7,7 @@
 
 pub mod audit;
 pub mod binding_log;
+mod cluster_objects;
 pub mod compute_domains;
 pub mod crash_injection;
 pub mod events;
@@ -19,6 +20,8 @@ pub mod namespace_state;
 pub mod native_gangs;
 pub mod normalized;
 pub mod poll;
+mod pool;
+mod processes;
 pub mod propagation;
 pub mod proxy;
 pub mod resource_claims;
@@ -27,7 +30,9 @@ pub mod service_replica;
 pub mod snapshot;
 pub mod standalone;
 pub mod test_cluster;
+mod timing;
 pub mod watch_history;
+mod xtask;
 
 pub use namespace::{Namespace, in_namespace};
 pub use namespace_state::NamespaceState;

@@ -1,29 +1,45 @@
 //! The dev clusters that tests run on: the shared one, and those that single tests start for themselves.
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 
 use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::readiness_probe;
-use grove_dev_harness::state_file::{self, PORTS, PROCESSES, ProcessEntry};
+use grove_dev_harness::state_file::{self, PORTS};
 use kube::Client;
-use tokio::process::Command;
+use rustix::process::Signal;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
+use crate::audit::AuditLog;
 use crate::poll::poll_until_contains;
+use crate::pool::Lease;
+use crate::processes::{self, Process};
+use crate::timing::{self, Phase};
+use crate::xtask;
 
-/// Limits how many own clusters run at a time: each needs almost a gigabyte of memory.
-static OWN_CLUSTERS: Semaphore = Semaphore::const_new(3);
+/// One test at a time has a control plane of its own.
+static OWN_CONTROL_PLANE: Semaphore = Semaphore::const_new(1);
 
 /// A control plane and the services on it.
 pub struct TestCluster {
+    name: String,
     dir: PathBuf,
-    /// `None` for the shared cluster, which tests do not disturb.
-    own: Option<SemaphorePermit<'static>>,
+    use_: Use,
     /// Additional flags of `cargo xtask up`.
     flags: Vec<String>,
+    /// The requests since the start of the test.
+    log: AuditLog,
     /// At most one step at a time runs while a process is stopped.
     during_stop: Mutex<()>,
+}
+
+/// Which tests use the control plane.
+enum Use {
+    /// All tests, which do not disturb it.
+    Shared,
+    /// This test now, with services of its own, and others later.
+    Leased(Lease),
+    /// This test alone.
+    Own { _permit: SemaphorePermit<'static> },
 }
 
 impl TestCluster {
@@ -32,28 +48,34 @@ impl TestCluster {
     /// # Panics
     /// If there is none: `cargo xtask test` runs these tests.
     pub fn shared() -> Self {
-        Self {
-            dir: PathBuf::from(required_env("GROVE_TEST_DIR")),
-            own: None,
-            flags: Vec::new(),
-            during_stop: Mutex::default(),
-        }
+        timing::start();
+        Self::new("shared", PathBuf::from(required_env("GROVE_TEST_DIR")), Use::Shared, &[])
     }
 
-    /// Starts a cluster for this test alone; its folder is next to that of the shared cluster. A name that begins with
-    /// `faults` permits its API server to deny requests of the services; anywhere else a denied request fails the run.
+    /// Starts services for this test alone, on a control plane that other tests use before and after it. The test may change and delete
+    /// all objects, and kill all services. It may also kill parts of the control plane, if it starts them again. A request of a service
+    /// that the API server forbids fails the run.
+    ///
+    /// # Panics
+    /// If the services do not start.
+    pub async fn with_own_services(name: &str, flags: &[&str]) -> Self {
+        let owned = to_owned(flags);
+        let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
+        let lease = Lease::take(&shared, &owned).await;
+        let dir = lease.dir().to_owned();
+        let mut cluster = Self::new(name, dir, Use::Leased(lease), flags);
+        cluster.log = cluster.log.from_now();
+        cluster.up().await;
+        cluster
+    }
+
+    /// Starts a control plane and services for this test alone; the folder is next to that of the shared cluster. Only for tests that
+    /// disturb etcd, the API server, clocks or certificates, because the start takes long and these tests run one after another. The API
+    /// server may forbid requests of the services.
     ///
     /// # Panics
     /// If the cluster does not start.
-    pub async fn start_own(name: &str) -> Self {
-        Self::start_own_with(name, &[]).await
-    }
-
-    /// Like [`TestCluster::start_own`], with flags for `cargo xtask up`.
-    ///
-    /// # Panics
-    /// If the cluster does not start.
-    pub async fn start_own_with(name: &str, flags: &[&str]) -> Self {
+    pub async fn with_own_control_plane(name: &str, flags: &[&str]) -> Self {
         let cluster = Self::new_own(name, flags).await;
         cluster.up().await;
         cluster
@@ -65,25 +87,42 @@ impl TestCluster {
     /// If the cluster starts.
     pub async fn failed_start(name: &str, flags: &[&str]) -> (Self, String) {
         let cluster = Self::new_own(name, flags).await;
-        let output = cluster.run("up", &cluster.flags).await;
-        assert!(!output.status.success(), "the cluster {name} started");
-        (cluster, String::from_utf8_lossy(&output.stderr).into_owned())
+        let error = xtask::failed_up(&cluster.dir, &cluster.flags).await;
+        (cluster, error)
     }
 
     async fn new_own(name: &str, flags: &[&str]) -> Self {
-        let permit = OWN_CLUSTERS.acquire().await.expect("the semaphore is never closed");
+        let acquired = timing::count(Phase::Queue, OWN_CONTROL_PLANE.acquire()).await;
+        let permit = acquired.expect("the semaphore is never closed");
         let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
-        let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
-        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        Self { dir: shared.with_file_name(beside), own: Some(permit), flags, during_stop: Mutex::default() }
+        let beside = format!("{}.own.faults-{name}", shared.file_name().expect("a folder").to_string_lossy());
+        Self::new(name, shared.with_file_name(beside), Use::Own { _permit: permit }, flags)
     }
 
-    /// Starts all processes of the cluster that do not run.
+    fn new(name: &str, dir: PathBuf, use_: Use, flags: &[&str]) -> Self {
+        let log = AuditLog::from_start(&dir);
+        Self { name: name.to_owned(), dir, use_, flags: to_owned(flags), log, during_stop: Mutex::default() }
+    }
+
+    /// The requests to the API server since this test uses it.
+    pub fn audit_log(&self) -> AuditLog {
+        self.log.clone()
+    }
+
+    /// Starts the processes again that the test killed or stopped. This is much faster than [`TestCluster::up`].
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub async fn start_again(&self) {
+        xtask::start_again(&self.dir, &self.flags).await;
+    }
+
+    /// Applies all manifests, and starts all processes of the cluster that do not run.
     ///
     /// # Panics
     /// If they do not start.
     pub async fn up(&self) {
-        self.xtask("up", &self.flags).await;
+        xtask::up(&self.dir, &self.flags).await;
     }
 
     /// Replaces the flags of `cargo xtask up`. The processes whose command lines change are restarted.
@@ -91,7 +130,7 @@ impl TestCluster {
     /// # Panics
     /// If they do not start.
     pub async fn up_with(&mut self, flags: &[&str]) {
-        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.flags = to_owned(flags);
         self.up().await;
     }
 
@@ -101,7 +140,7 @@ impl TestCluster {
     /// If they do not start.
     pub async fn up_without_services(&self) {
         let flags: Vec<_> = self.flags.iter().cloned().chain(["--no-services".to_owned()]).collect();
-        self.xtask("up", &flags).await;
+        xtask::up(&self.dir, &flags).await;
     }
 
     /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`TestCluster::up`] starts it again.
@@ -109,16 +148,16 @@ impl TestCluster {
     /// # Panics
     /// If there is no such process.
     pub async fn kill(&self, process: &str) {
-        self.signal(process, "-KILL").await;
-        self.wait_for_exit(process).await;
+        self.signal(process, Signal::KILL);
+        self.process(process).wait_for_exit().await;
     }
 
     /// Sends SIGTERM to one process of an own cluster, as Kubernetes does when it deletes a pod.
     ///
     /// # Panics
     /// If there is no such process.
-    pub async fn send_sigterm(&self, process: &str) {
-        self.signal(process, "-TERM").await;
+    pub fn send_sigterm(&self, process: &str) {
+        self.signal(process, Signal::TERM);
     }
 
     /// Sends SIGTERM to one process of an own cluster and waits for its exit.
@@ -126,8 +165,8 @@ impl TestCluster {
     /// # Panics
     /// If there is no such process, or it does not exit.
     pub async fn stop(&self, process: &str) {
-        self.send_sigterm(process).await;
-        self.wait_for_exit(process).await;
+        self.send_sigterm(process);
+        self.process(process).wait_for_exit().await;
     }
 
     /// Runs the step while this process of an own cluster is stopped, and starts the process again. Concurrent calls follow one another.
@@ -138,31 +177,23 @@ impl TestCluster {
         let _guard = self.during_stop.lock().await;
         self.stop(process).await;
         step.await;
-        self.up().await;
+        self.start_again().await;
     }
 
     /// Suspends one process of an own cluster by SIGSTOP, as the suspension of its machine would.
     ///
     /// # Panics
     /// If there is no such process.
-    pub async fn suspend(&self, process: &str) {
-        self.signal(process, "-STOP").await;
+    pub fn suspend(&self, process: &str) {
+        self.signal(process, Signal::STOP);
     }
 
     /// Resumes a suspended process.
     ///
     /// # Panics
     /// If there is no such process.
-    pub async fn resume(&self, process: &str) {
-        self.signal(process, "-CONT").await;
-    }
-
-    async fn wait_for_exit(&self, process: &str) {
-        let pid = self.pid(process).to_string();
-        let arguments = ["--follow", "--sleep-interval=0.02", "--pid", &pid, "/dev/null"];
-        let waited = Command::new("tail").args(arguments).kill_on_drop(true).status();
-        let waited = tokio::time::timeout(crate::namespace_state::TIMEOUT, waited).await;
-        assert!(waited.is_ok_and(|ended| ended.is_ok_and(|status| status.success())), "{process} does not exit");
+    pub fn resume(&self, process: &str) {
+        self.signal(process, Signal::CONT);
     }
 
     /// The program and the arguments of a running process of the cluster.
@@ -194,11 +225,11 @@ impl TestCluster {
             .collect()
     }
 
-    async fn signal(&self, process: &str, signal: &str) {
-        assert!(self.own.is_some(), "processes of the shared cluster receive no signals");
-        let pid = self.pid(process).to_string();
-        let status = Command::new("kill").args([signal, &pid]).status().await.expect("kill runs");
-        assert!(status.success(), "{process} was not running");
+    fn signal(&self, process: &str, signal: Signal) {
+        assert!(!matches!(self.use_, Use::Shared), "processes of the shared cluster receive no signals");
+        let running = self.process(process);
+        assert!(running.is_alive(), "{process} was not running");
+        running.signal(signal);
     }
 
     /// The pid of a process of the cluster.
@@ -206,29 +237,24 @@ impl TestCluster {
     /// # Panics
     /// If the cluster never started the process.
     pub fn pid(&self, process: &str) -> i32 {
-        let entries = state_file::read::<ProcessEntry>(&self.dir.join(PROCESSES)).expect("a list of processes");
-        entries.get(process).unwrap_or_else(|| panic!("no process {process} in {entries:?}")).pid
+        self.process(process).0.as_raw_nonzero().get()
     }
 
-    /// Stops an own cluster.
+    fn process(&self, name: &str) -> Process {
+        let found = processes::of(&self.dir).find(|(other, _)| other == name);
+        found.unwrap_or_else(|| panic!("no process {name} in {}", self.dir.display())).1
+    }
+
+    /// Stops the services of this test and gives the control plane to other tests, or stops the own one.
     ///
     /// # Panics
-    /// If it does not stop.
+    /// If the processes do not stop.
     pub async fn down(self) {
-        assert!(self.own.is_some(), "`cargo xtask test` stops the shared cluster");
-        self.xtask("down", &[]).await;
-    }
-
-    async fn run(&self, verb: &str, flags: &[String]) -> Output {
-        let mut command = Command::new(required_env("GROVE_XTASK"));
-        command.args([verb, "--dir"]).arg(&self.dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
-        command.output().await.expect("xtask runs")
-    }
-
-    async fn xtask(&self, verb: &str, flags: &[String]) {
-        let output = self.run(verb, flags).await;
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "xtask {verb} failed:\n{text}");
+        match self.use_ {
+            Use::Shared => panic!("`cargo xtask test` stops the shared cluster"),
+            Use::Leased(lease) => lease.give_back(&self.name).await,
+            Use::Own { _permit } => xtask::down(&self.dir).await,
+        }
     }
 
     /// The port with this name in the cluster's list of ports.
@@ -289,14 +315,23 @@ impl TestCluster {
     }
 }
 
+fn to_owned(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(|flag| (*flag).to_owned()).collect()
+}
+
 /// The value of an environment variable that `cargo xtask test` sets.
 ///
 /// # Panics
 /// If it is not set.
+pub fn required_env(variable: &str) -> String {
+    optional_env(variable).unwrap_or_else(|| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+}
+
+/// The value of an environment variable, if it is set.
 #[expect(
     clippy::disallowed_methods,
     reason = "tests have no flags; `cargo xtask test` configures them by environment variables"
 )]
-pub fn required_env(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+pub(crate) fn optional_env(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
 }

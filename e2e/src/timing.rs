@@ -1,0 +1,74 @@
+//! The duration of each test, and how much of it was the wait for a control plane and its start.
+//!
+//! libtest runs each test on a thread of its own, with the name of the test as its name. So a thread-local value lives as long as the
+//! test, and its destructor records the duration.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::test_cluster::optional_env;
+
+/// What a test waits for before its own work.
+#[derive(Clone, Copy)]
+pub(crate) enum Phase {
+    /// Other tests use the control planes.
+    Queue,
+    /// The start of a control plane and of the services, and their end.
+    Clusters,
+}
+
+/// The times of the test of this thread.
+struct Timer {
+    started: Instant,
+    queue: Cell<Duration>,
+    clusters: Cell<Duration>,
+}
+
+thread_local! {
+    static TIMER: Timer = Timer { started: Instant::now(), queue: Cell::default(), clusters: Cell::default() };
+}
+
+/// Starts the timer of the test that runs on this thread, unless it runs already.
+pub(crate) fn start() {
+    TIMER.with(|_| ());
+}
+
+/// Runs a part of the test, and counts its duration for the phase.
+pub(crate) async fn count<T>(phase: Phase, part: impl Future<Output = T>) -> T {
+    start();
+    let began = Instant::now();
+    let result = part.await;
+    TIMER.with(|timer| {
+        let total = match phase {
+            Phase::Queue => &timer.queue,
+            Phase::Clusters => &timer.clusters,
+        };
+        total.set(total.get() + began.elapsed());
+    });
+    result
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let current = std::thread::current();
+        // Threads of the runtime have no name with a path.
+        let Some(test) = current.name().filter(|name| name.contains("::")) else { return };
+        let [total, queue, clusters] =
+            [self.started.elapsed(), self.queue.get(), self.clusters.get()].map(|time| time.as_secs_f64());
+        // libtest does not capture the output of this handle.
+        let _ = writeln!(
+            std::io::stderr(),
+            "{total:.1} s, of which {clusters:.1} s for clusters and {queue:.1} s in the queue: {test}"
+        );
+        if let Some(file) = optional_env("GROVE_TEST_TIMES") {
+            let line = json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue });
+            let recorded =
+                File::options().append(true).create(true).open(file).and_then(|mut file| writeln!(file, "{line}"));
+            recorded.expect("the duration is recorded");
+        }
+    }
+}
