@@ -55,13 +55,13 @@ async fn changes_do_not_touch_the_other(ns: &Namespace, changed: &str, other: &s
         })
         .await;
     };
-    ns.scale::<PodCliqueSet>(changed, 3).await;
-    wait_for("three replicas are ready", &|state| is_settled(state, changed, 3 * PODS)).await;
+    ns.scale::<PodCliqueSet>(changed, 2).await;
+    wait_for("two replicas are ready", &|state| is_settled(state, changed, 2 * PODS)).await;
     ns.scale::<PodCliqueScalingGroup>(&format!("{changed}-0-g"), 5).await;
-    wait_for("five replicas of the group are ready", &|state| is_settled(state, changed, 3 * PODS + 2 * PODS_OF_GROUP))
+    wait_for("five replicas of the group are ready", &|state| is_settled(state, changed, 2 * PODS + 2 * PODS_OF_GROUP))
         .await;
     ns.scale::<PodCliqueScalingGroup>(&format!("{changed}-0-g"), 2).await;
-    wait_for("two replicas of the group are ready", &|state| is_settled(state, changed, 3 * PODS - PODS_OF_GROUP))
+    wait_for("two replicas of the group are ready", &|state| is_settled(state, changed, 2 * PODS - PODS_OF_GROUP))
         .await;
     ns.scale::<PodCliqueSet>(changed, 1).await;
     wait_for("one replica is ready", &|state| is_settled(state, changed, PODS - PODS_OF_GROUP)).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Namespace, NamespaceState, TestCluster, audit, events, fixtures, in_namespace, propagation};
+use e2e::{Namespace, NamespaceState, TestCluster, events, fixtures, in_namespace, propagation};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -311,8 +311,7 @@ async fn a_small_quota_rejects_few_creates_of_a_set_with_many_cliques() {
     const REPLICAS: usize = 120;
     in_namespace("e2e-rejected-many", async |ns| {
         create_quota(ns, CLIQUES, 10).await;
-        let cluster = TestCluster::shared();
-        let mark = audit::mark(cluster.dir());
+        let log = TestCluster::shared().audit_log().from_now();
         let set = fixtures::three_cliques("llm", 120);
         ns.create_yaml::<PodCliqueSet>(&without_cliques(&set, &["prefill", "decode"])).await;
         let texts = ["the create of PodClique llm-", "exceeded quota: small"];
@@ -320,7 +319,7 @@ async fn a_small_quota_rejects_few_creates_of_a_set_with_many_cliques() {
             state.gangs.len() == REPLICAS && state.cliques.len() == 10 && set_reports_rejection(state, &texts)
         })
         .await;
-        let creates = audit::creates_since(cluster.dir(), mark, &ns.name);
+        let creates = log.creates(&ns.name);
         let is_rejected = |create: &&String| create.starts_with("podcliques ") && create.contains("exceeded quota");
         let rejected = creates.iter().filter(is_rejected).count();
         // At most 32 creates are in flight when the first one is rejected, and each retry sends two. There are 110 further cliques.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use e2e::{Namespace, in_namespace, namespace_state::TIMEOUT};
+use futures::{StreamExt, stream};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 use super::policy::{DENIED, Policy};
 use grove_test_support::rows::{Operations, Row, RowFacts, rows};
 
+/// Rows that are tested at a time.
+const CONCURRENCY: usize = 8;
 /// The test binds the policy to objects with this label, so that it does not affect other tests.
 const POLICY_LABEL: (&str, &str) = ("e2e.grove.io/validated-by", "policy");
 
@@ -94,6 +97,17 @@ async fn results(ns: &Namespace, at: usize, row: &Row, prepare: impl Fn(Value) -
     results
 }
 
+/// The results of all rows. The rows are independent, so several run at the same time.
+async fn results_of_all<'r>(
+    ns: &Namespace,
+    rows: &[&'r Row],
+    prepare: impl Fn(Value) -> Value + Copy,
+) -> Vec<(&'r Row, Vec<Option<String>>)> {
+    let running = stream::iter(rows.iter().copied().enumerate());
+    let running = running.map(async |(at, row)| (row, results(ns, at, row, prepare).await));
+    running.buffered(CONCURRENCY).collect().await
+}
+
 /// The difference between the result of a row and the CRD error that the row names.
 fn crd_mismatch(row: &Row, result: Option<String>) -> Option<String> {
     // A denial by a webhook, or a conflict with an object of another test, shows that the CRD accepted the object.
@@ -108,11 +122,10 @@ fn crd_mismatch(row: &Row, result: Option<String>) -> Option<String> {
 #[tokio::test]
 async fn crds_alone_answer_as_the_rows_expect() {
     in_namespace("e2e-crd-rows", async |ns| {
-        let mut mismatches = vec![];
-        for (at, row) in rows().iter().enumerate().filter(|(_, row)| row.unit_test_only.is_none()) {
-            let results = results(ns, at, row, |object| object).await;
-            mismatches.extend(results.into_iter().filter_map(|result| crd_mismatch(row, result)));
-        }
+        let rows: Vec<&Row> = rows().iter().filter(|row| row.unit_test_only.is_none()).collect();
+        let all = results_of_all(ns, &rows, |object| object).await;
+        let results = all.into_iter().flat_map(|(row, results)| results.into_iter().map(move |result| (row, result)));
+        let mismatches: Vec<_> = results.filter_map(|(row, result)| crd_mismatch(row, result)).collect();
         assert!(mismatches.is_empty(), "{} mismatches:\n{}", mismatches.len(), mismatches.join("\n"));
     })
     .await;
@@ -158,8 +171,8 @@ async fn the_admission_policy_denies_by_each_rule_that_it_covers() {
         };
         tokio::time::timeout(TIMEOUT, enforced).await.expect("the API server enforces the policy");
         let (mut mismatches, mut seen) = (vec![], BTreeSet::new());
-        for (at, row) in rows.iter().enumerate() {
-            for result in results(ns, at, row, labelled).await {
+        for (row, results) in results_of_all(ns, &rows, labelled).await {
+            for result in results {
                 seen.extend(denying_rule(result.as_deref()).and_then(|rule| covered.get(rule)));
                 mismatches.extend(policy_mismatch(row, result.as_deref(), &covered));
             }

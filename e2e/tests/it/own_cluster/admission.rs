@@ -23,7 +23,7 @@ const COMPUTE_DOMAIN_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crds/comp
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {
-    let cluster = TestCluster::start_own_with(
+    let cluster = TestCluster::with_own_services(
         "admission",
         &["--config", &configuration_file("first", &RowFacts::default()), "--crd", COMPUTE_DOMAIN_CRD],
     )

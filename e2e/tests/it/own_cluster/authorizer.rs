@@ -6,7 +6,7 @@ mod managed_rows;
 mod webhook_outage;
 
 use e2e::poll::poll_until;
-use e2e::{Namespace, TestCluster, audit, fixtures};
+use e2e::{Namespace, TestCluster, fixtures};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
@@ -20,7 +20,7 @@ const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
-    let cluster = TestCluster::start_own_with("authorizer", &["--config", &configuration_file()]).await;
+    let cluster = TestCluster::with_own_services("authorizer", &["--config", &configuration_file()]).await;
     let client = cluster.client().await;
     devices::install(&client).await;
     let ns = Namespace::create(&client, "e2e-authorizer").await;
@@ -33,7 +33,7 @@ async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
     ns.delete_object::<PodCliqueSet>("llm").await;
     ns.wait_for("no objects exist", e2e::NamespaceState::is_empty).await;
     devices::wait_until_deleted(&ns).await;
-    let denied = audit::denied_by(cluster.dir(), "authorizer.webhooks.grove.io");
+    let denied = cluster.audit_log().denied_by("authorizer.webhooks.grove.io");
     assert!(denied.len() > 3 && denied.iter().all(|request| request.ends_with(" (admin)")), "{denied:#?}");
 
     // The test stores objects only for validation, so the controllers must not reconcile them.

@@ -16,7 +16,7 @@ const FOREIGN: &str = "aaa.example.com";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn webhook_server_repairs_its_certificate_while_the_authorizer_is_registered() {
-    let cluster = TestCluster::start_own_with("certificate-repair", &["--config", &configuration_file()]).await;
+    let cluster = TestCluster::with_own_services("certificate-repair", &["--config", &configuration_file()]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificate-repair").await;
     let set = fixtures::three_cliques("llm", 1);
@@ -31,7 +31,7 @@ async fn webhook_server_repairs_its_certificate_while_the_authorizer_is_register
     let change = json!({ "metadata": { "labels": labels }, "data": { "tls.crt": "", "tls.key": "" } });
     let secrets = Api::<Secret>::namespaced(exempt, SYSTEM_NAMESPACE);
     secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(change)).await.expect("the Secret is emptied");
-    cluster.up().await;
+    cluster.start_again().await;
     ns.wait_until_admitted(&set).await;
     let repaired = secrets.get(SECRET).await.expect("the Secret");
     assert!(!repaired.labels().contains_key(MANAGED_BY), "the authorizer does not protect the Secret any more");
@@ -40,7 +40,7 @@ async fn webhook_server_repairs_its_certificate_while_the_authorizer_is_register
     cluster.stop("webhook-server").await;
     let secrets = Api::<Secret>::namespaced(client.clone(), SYSTEM_NAMESPACE);
     secrets.delete(SECRET, &DeleteParams::default()).await.expect("the Secret is deleted");
-    cluster.up().await;
+    cluster.start_again().await;
     ns.wait_until_admitted(&set).await;
 
     let configurations = Api::<ValidatingWebhookConfiguration>::all(client);

@@ -8,7 +8,7 @@ use grove_api_types::SYSTEM_NAMESPACE;
 use std::path::{Path, PathBuf};
 
 use e2e::service_replica::ServiceReplica;
-use e2e::{Namespace, TestCluster, audit, fixtures};
+use e2e::{Namespace, TestCluster, fixtures};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
@@ -39,7 +39,7 @@ fn issue() -> Issued {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_cert_manager_are_served_and_reloaded() {
-    let cluster = TestCluster::start_own("certificates").await;
+    let cluster = TestCluster::with_own_services("certificates", &[]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificates").await;
     let component = component::apply(&cluster).await;
@@ -47,7 +47,7 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
     let mount = cluster.dir().join("mounted");
 
     // A replica that issues certificates itself still runs; it must not overwrite the Secret.
-    let mark = audit::mark(cluster.dir());
+    let later = cluster.audit_log().from_now();
     let first = issue();
     write_and_mount(&client, &mount, &first, 1).await;
     write_ca_bundle(&client, &first.ca).await;
@@ -58,7 +58,7 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
     ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
     assert_secret(&client, &second).await;
     cluster.wait_for_log("webhook-server", "cert-manager manages the Secret").await;
-    let writes = audit::writes_since(cluster.dir(), mark);
+    let writes = later.writes();
     assert_eq!(writes, [] as [String; 0], "only cert-manager writes");
 
     let config = cluster.dir().join("mounted.yaml");

@@ -67,7 +67,7 @@ fn lowest(heaps: &[f64]) -> f64 {
 
 /// Runs the rounds on a cluster of their own. After each round no map has more entries than before the first.
 async fn churn(name: &str, rounds: usize, size: i32) -> Heaps {
-    let cluster = TestCluster::start_own(name).await;
+    let cluster = TestCluster::with_own_services(name, &[]).await;
     let client = cluster.client().await;
     let mut replicas = Vec::new();
     for service in SERVICES {

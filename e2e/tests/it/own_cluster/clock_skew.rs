@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use e2e::service_replica::ServiceReplica;
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
+use futures::future::join_all;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -129,21 +130,26 @@ async fn certificate_is_reissued(ns: &Namespace) {
     ns.wait_until_admitted(&fixtures::three_cliques("dry", 1)).await;
 }
 
-/// The standby takes over in time from a killed leader whose last renewal has a time in the future.
-async fn standby_follows_a_leader_with_a_future_clock(client: &Client, service: &str, all: &mut Vec<ReplicaWithClock>) {
-    let (leader, standby) = roles(client, service, all).await;
-    leader.set_offset(HOUR);
-    standby.set_offset(-HOUR);
-    after_renewals(client, service).await;
-    let (leader, standby) = (leader.name.clone(), standby.name.clone());
-    all.retain(|one| one.name != leader);
-    let is_taken_over = move |lease: Option<&Lease>| {
-        lease.and_then(|lease| lease.spec.as_ref()).is_some_and(|spec| spec.holder_identity.as_ref() == Some(&standby))
-    };
-    let waited =
-        tokio::time::timeout(e2e::namespace_state::TIMEOUT, await_condition(leases(client), service, is_taken_over))
-            .await;
-    waited.expect("the standby leads").expect("a watch");
+/// The standbys take over in time from killed leaders whose last renewals have times in the future.
+async fn standbys_follow_leaders_with_future_clocks(client: &Client, all: &mut Vec<ReplicaWithClock>) {
+    let mut successors = Vec::new();
+    for service in SERVICES {
+        let (leader, standby) = roles(client, service, all).await;
+        leader.set_offset(HOUR);
+        standby.set_offset(-HOUR);
+        successors.push((service, leader.name.clone(), standby.name.clone()));
+    }
+    join_all(SERVICES.map(|service| after_renewals(client, service))).await;
+    all.retain(|one| successors.iter().all(|(_, leader, _)| *leader != one.name));
+    for (service, _, standby) in successors {
+        let is_taken_over = move |lease: Option<&Lease>| {
+            let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.as_ref());
+            holder == Some(&standby)
+        };
+        let taken_over = await_condition(leases(client), service, is_taken_over);
+        let waited = tokio::time::timeout(e2e::namespace_state::TIMEOUT, taken_over).await;
+        waited.expect("the standby leads").expect("a watch");
+    }
 }
 
 fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
@@ -158,7 +164,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     let config = format!("{}/tests/it/own_cluster/leader-kills.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = TestCluster::start_own_with("faults-clock-skew", &["--replicas", "2", "--config", &config]).await;
+    let cluster = TestCluster::with_own_control_plane("clock-skew", &["--replicas", "2", "--config", &config]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-clock-skew").await;
     let library = compile_clock(&cluster).await;
@@ -170,17 +176,16 @@ async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     ns.wait_for("the set has one complete replica", is_settled(1)).await;
 
     for (ahead, replicas) in [(HOUR, 3), (-HOUR, 2)] {
-        let mut before = Vec::new();
+        let before = join_all(SERVICES.map(|service| after_renewals(&client, service))).await;
         for service in SERVICES {
             let (leader, standby) = roles(&client, service, &all).await;
-            before.push(after_renewals(&client, service).await);
             leader.set_offset(ahead);
             standby.set_offset(-ahead);
         }
         ns.scale::<PodCliqueSet>("llm", i32::try_from(replicas).expect("few")).await;
         ns.wait_for("the set has the new number of complete replicas", is_settled(replicas)).await;
-        for (service, before) in SERVICES.iter().zip(&before) {
-            let after = after_renewals(&client, service).await;
+        let after = join_all(SERVICES.map(|service| after_renewals(&client, service))).await;
+        for ((service, before), after) in SERVICES.iter().zip(&before).zip(after) {
             assert_eq!(holder(&after), holder(before), "the holder of the lease {service} changed");
             let jumped = seconds(&after) - seconds(before);
             assert!(
@@ -191,9 +196,7 @@ async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
         certificate_is_reissued(&ns).await;
     }
 
-    for service in SERVICES {
-        standby_follows_a_leader_with_a_future_clock(&client, service, &mut all).await;
-    }
+    standbys_follow_leaders_with_future_clocks(&client, &mut all).await;
     ns.scale::<PodCliqueSet>("llm", 4).await;
     ns.wait_for("the set has four complete replicas", is_settled(4)).await;
     drop(all);

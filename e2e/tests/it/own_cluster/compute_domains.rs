@@ -173,7 +173,7 @@ pub(super) fn configuration_with(name: &str, mut fields: Value) -> String {
 async fn compute_domains_follow_their_set() {
     let config = configuration("compute-domains", true);
     let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
-    let mut cluster = TestCluster::start_own_with("compute-domains", &flags).await;
+    let mut cluster = TestCluster::with_own_services("compute-domains", &flags).await;
     let client = cluster.client().await;
     install_channels(&client).await;
     GPUS.install(&client, 2).await.expect("the devices are created");

@@ -22,7 +22,7 @@ const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-cont
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = TestCluster::start_own_with("faults-connection-loss", &["--config", &config]).await;
+    let cluster = TestCluster::with_own_control_plane("connection-loss", &["--config", &config]).await;
     let schedule = Arc::new(CrashSchedule::default());
     let mut services = Vec::new();
     for service in SERVICES {

@@ -48,7 +48,7 @@ fn minima(state: &NamespaceState) -> Vec<(String, Option<i32>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_replicas_of_a_template_leave_the_default_minima_of_existing_objects() {
-    let cluster = TestCluster::start_own("default-minima").await;
+    let cluster = TestCluster::with_own_services("default-minima", &[]).await;
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     kubectl_on(&cluster, &["delete", kinds, "--all"], "").await.expect("the webhook configurations are deleted");
     let ns = Namespace::create(&cluster.client().await, "e2e-default-minima").await;

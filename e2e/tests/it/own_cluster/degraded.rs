@@ -25,7 +25,7 @@ const TOKEN_LIFETIME: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_reports_a_missing_requirement_and_recovers() {
-    let cluster = TestCluster::start_own("faults-degraded").await;
+    let cluster = TestCluster::with_own_control_plane("degraded", &[]).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-degraded").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", |state| three_cliques_are_ready(state, 1)).await;

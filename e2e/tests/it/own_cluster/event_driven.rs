@@ -20,7 +20,7 @@ const IDLE: &str = "mnnvl-controller";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deleted_child_is_recreated_by_a_watch_event() {
-    let cluster = TestCluster::start_own("event-driven").await;
+    let cluster = TestCluster::with_own_services("event-driven", &[]).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-event-driven").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is complete", is_complete).await;

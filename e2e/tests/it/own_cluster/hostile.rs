@@ -46,7 +46,7 @@ struct Controller {
 impl Row {
     /// Measures beside a tenant, on a cluster of their own.
     async fn measure(tenant: Tenant, sizes: &Sizes) -> Self {
-        let cluster = TestCluster::start_own(tenant.cluster()).await;
+        let cluster = TestCluster::with_own_services(tenant.cluster(), &[]).await;
         let client = cluster.client().await;
         let kubernetes = client.apiserver_version().await.expect("a version").git_version;
         let normal = Namespace::create(&client, "e2e-normal").await;

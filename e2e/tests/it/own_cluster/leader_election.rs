@@ -1,6 +1,6 @@
 //! Two replicas of each service: one leads, the standby takes over, and no write is lost or duplicated.
 
-use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use grove_api_types::SYSTEM_NAMESPACE;
@@ -58,7 +58,7 @@ impl WatchedLease {
 /// Stops the leader and returns its successor. The leader releases the lease, so the successor does not wait for it to
 /// expire.
 async fn after_stop(cluster: &TestCluster, lease: &mut WatchedLease, leader: &str) -> String {
-    cluster.send_sigterm(leader).await;
+    cluster.send_sigterm(leader);
     let mut seen = lease.wait_for_holder(|holder| !holder.is_empty() && holder != leader).await;
     let (successor, acquired) = seen.pop().expect("the last holder");
     let (holder, released) = seen.pop().expect("the holder before");
@@ -88,7 +88,7 @@ async fn new_leaders_reconcile(ns: &Namespace) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_replica_takes_over_the_lease() {
     let config = format!("{}/tests/it/own_cluster/leader-election.yaml", env!("CARGO_MANIFEST_DIR"));
-    let cluster = TestCluster::start_own_with("leader-election", &["--replicas", "2", "--config", &config]).await;
+    let cluster = TestCluster::with_own_services("leader-election", &["--replicas", "2", "--config", &config]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-leader-election").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
@@ -106,7 +106,7 @@ async fn the_standby_replica_takes_over_the_lease() {
     new_leaders_reconcile(&ns).await;
 
     // A killed leader does not release its lease.
-    cluster.up().await;
+    cluster.start_again().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for leaders in &leaders {
         cluster.kill(&leaders[1]).await;
@@ -117,22 +117,22 @@ async fn the_standby_replica_takes_over_the_lease() {
     new_leaders_reconcile(&ns).await;
 
     // A suspended leader finds out that it lost the lease before it writes.
-    cluster.up().await;
+    cluster.start_again().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     for leaders in &leaders {
-        cluster.suspend(&leaders[2]).await;
+        cluster.suspend(&leaders[2]);
     }
     for (lease, leaders) in leases.iter_mut().zip(&mut leaders) {
         leaders.push(after_expiry(lease, &leaders[2]).await);
     }
     for leaders in &leaders {
-        cluster.resume(&leaders[2]).await;
+        cluster.resume(&leaders[2]);
         cluster.wait_for_log(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
     }
     new_leaders_reconcile(&ns).await;
 
     for (service, leaders) in SERVICES.iter().zip(leaders) {
-        assert_eq!(audit::replicas_that_wrote(cluster.dir(), service), leaders, "each replica wrote only while it led");
+        assert_eq!(cluster.audit_log().replicas_that_wrote(service), leaders, "each replica wrote only while it led");
     }
     cluster.down().await;
 }
@@ -159,7 +159,7 @@ async fn ca_bundle_is_restored(client: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     const SERVICE: &str = "webhook-server";
-    let cluster = TestCluster::start_own_with("certificate-leader-election", &["--replicas", "2"]).await;
+    let cluster = TestCluster::with_own_services("certificate-leader-election", &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-certificate-leader-election").await;
     let mut lease = WatchedLease::start(&client, SERVICE);
@@ -170,21 +170,21 @@ async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     leaders.push(after_stop(&cluster, &mut lease, &leaders[0]).await);
     ca_bundle_is_restored(&client).await;
 
-    cluster.up().await;
+    cluster.start_again().await;
     cluster.kill(&leaders[1]).await;
     leaders.push(after_expiry(&mut lease, &leaders[1]).await);
     ca_bundle_is_restored(&client).await;
 
     // A suspended leader finds out that it lost the lease before it writes.
-    cluster.up().await;
-    cluster.suspend(&leaders[2]).await;
+    cluster.start_again().await;
+    cluster.suspend(&leaders[2]);
     leaders.push(after_expiry(&mut lease, &leaders[2]).await);
     ca_bundle_is_restored(&client).await;
-    cluster.resume(&leaders[2]).await;
+    cluster.resume(&leaders[2]);
     cluster.wait_for_log(&leaders[2], &format!("was acquired by {}", leaders[3])).await;
     ca_bundle_is_restored(&client).await;
 
     ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
-    assert_eq!(audit::replicas_that_wrote(cluster.dir(), SERVICE), leaders, "each replica wrote only while it led");
+    assert_eq!(cluster.audit_log().replicas_that_wrote(SERVICE), leaders, "each replica wrote only while it led");
     cluster.down().await;
 }

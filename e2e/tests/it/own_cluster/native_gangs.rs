@@ -41,7 +41,7 @@ pub(super) async fn create_priority_classes(client: &Client) {
 
 /// Each case has nodes of its own, so the cluster needs no others.
 async fn start(name: &str, native_gangs: &str) -> TestCluster {
-    TestCluster::start_own_with(name, &["--nodes", "1", native_gangs]).await
+    TestCluster::with_own_services(name, &["--nodes", "1", native_gangs]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,8 @@ async fn a_scheduler_that_ignores_pod_groups_is_reported() {
 /// gang gets a `PodGroup` when it restarts. No service restarts.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_get_pod_groups_after_the_workload_api_is_served() {
-    let mut cluster = start("faults-native-gangs-served-later", "--native-gangs=off").await;
+    let flags = ["--nodes", "1", "--native-gangs=off"];
+    let mut cluster = TestCluster::with_own_control_plane("native-gangs-served-later", &flags).await;
     let processes = SERVICES.map(|service| cluster.pid(service));
     let case = Case::create(&cluster, "served-later").await;
     case.add_node("a", 4).await;
@@ -152,7 +153,8 @@ async fn without_native_gangs_no_pod_groups_are_created() {
     let configuration = concat!(env!("CARGO_TARGET_TMPDIR"), "/native-gangs-off.yaml");
     let text = text.replace("nativeGangs: auto", "nativeGangs: 'off'");
     std::fs::write(configuration, text).expect("the configuration is written");
-    let cluster = TestCluster::start_own_with("native-gangs-off", &["--native-gangs", "--config", configuration]).await;
+    let cluster =
+        TestCluster::with_own_services("native-gangs-off", &["--native-gangs", "--config", configuration]).await;
     let groups = ["get", "podgroups.v1alpha2.scheduling.k8s.io", "--all-namespaces", "--output=name"];
     assert_eq!(kubectl_on(&cluster, &groups, "").await.as_deref(), Ok(""), "the API server serves PodGroups");
     creates_exactly_these_objects(&Namespace::create(&cluster.client().await, NAMESPACE).await).await;

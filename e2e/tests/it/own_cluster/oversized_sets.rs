@@ -75,7 +75,7 @@ fn has_only_llm(state: &NamespaceState) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_smaller() {
-    let cluster = TestCluster::start_own("oversized-sets").await;
+    let cluster = TestCluster::with_own_services("oversized-sets", &[]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-oversized-sets").await;
     disable_validation(&cluster, &client).await;
@@ -96,7 +96,7 @@ async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_small
 
     // The restarted controllers do the same, and `up` installs the CRDs and webhooks again.
     for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
-        cluster.kill(service).await;
+        cluster.stop(service).await;
     }
     cluster.up().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;

@@ -132,11 +132,11 @@ impl<'a> Fixture<'a> {
         message(&state).expect("the condition")
     }
 
-    /// Kills topology-controller, runs `change`, and starts topology-controller again.
+    /// Stops topology-controller, runs `change`, and starts topology-controller again.
     async fn while_down(&self, change: impl Future<Output = ()>) {
-        self.cluster.kill(CONTROLLER).await;
+        self.cluster.stop(CONTROLLER).await;
         change.await;
-        self.cluster.up().await;
+        self.cluster.start_again().await;
     }
 
     async fn patch(&self, name: &str, patch: &Value) {
@@ -166,7 +166,7 @@ impl<'a> Fixture<'a> {
         self.wait_for_pod_groups(&["llm-0", "llm-0-g-0"]).await;
         self.ns.scale::<PodCliqueScalingGroup>("llm-0-g", 1).await;
         self.wait_for_pod_groups(&["llm-0"]).await;
-        self.cluster.up().await;
+        self.cluster.start_again().await;
     }
 
     /// Runs `change` while topology-controller runs, or while it is down.
@@ -325,7 +325,7 @@ async fn start(scheduler: &str) -> TestCluster {
     let (kai, volcano) = (KAI.scheduler, VOLCANO.scheduler);
     let content = format!("{head}scheduler: {{profiles: [{{name: {kai}}}, {{name: {volcano}}}]}}\n");
     std::fs::write(&configuration, content).expect("the configuration is written");
-    TestCluster::start_own_with(&format!("pod-groups-{scheduler}"), &["--config", &configuration]).await
+    TestCluster::with_own_services(&format!("pod-groups-{scheduler}"), &["--config", &configuration]).await
 }
 
 async fn gangs_get_the_pod_groups_of(backend: &Backend) {

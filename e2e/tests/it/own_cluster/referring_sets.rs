@@ -7,7 +7,7 @@ use e2e::poll::poll_until;
 use e2e::{Namespace, TestCluster, test_cluster};
 use futures::stream::{self, StreamExt};
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
-use grove_dev_harness::audit_log::{self, Event};
+use grove_dev_harness::audit_log::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ async fn many_new_sets_cause_few_status_writes_of_their_topology() {
     let sets: usize = test_cluster::required_env("GROVE_SOAK_SETS").parse().expect("a number");
     let nodes = sets.div_ceil(PODS_PER_NODE).to_string();
     let flags = ["--nodes", &nodes, "--config", CONFIGURATION];
-    let cluster = TestCluster::start_own_with("soak-topologies", &flags).await;
+    let cluster = TestCluster::with_own_services("soak-topologies", &flags).await;
     let client = cluster.client().await;
     let template = json!({ "topologyConstraint": constraint("host"), "cliques": [clique("w", 1)] });
     let started = Instant::now();
@@ -109,7 +109,7 @@ pub(super) async fn wait_until_counted(client: &Client, sets: usize) {
 /// Checks that the number of requests that wrote the status of the topology depends on the time between the first and the last one, and not
 /// on the number of sets. Returns the number.
 pub(super) fn assert_few_status_writes(cluster: &TestCluster) -> usize {
-    let events = audit_log::read(cluster.dir()).expect("the audit log");
+    let events = cluster.audit_log().events();
     let writes: Vec<_> = events.iter().filter(|event| is_status_write(event)).filter_map(Event::received_at).collect();
     let [Some(first), Some(last)] = [writes.iter().min(), writes.iter().max()] else {
         panic!("no write of the status")

@@ -1,13 +1,13 @@
 //! The `ResourceClaim`s that pods of sets, scaling groups and cliques share, with a stand-in for a DRA driver of GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
+use e2e::audit::AuditLog;
 use e2e::kubectl::kubectl_on;
 use e2e::namespace_state::is_ready;
 use e2e::poll::poll_until;
 use e2e::resource_claims::{ClaimHistory, assert_allocated, claim_names, claims_by_pod, devices, is_shared, pod_key};
-use e2e::{Namespace, NamespaceState, TestCluster, audit, events, metrics};
+use e2e::{Namespace, NamespaceState, TestCluster, events, metrics};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{PART_OF, RESOURCE_CLAIMS};
 use grove_api_types::ownership::controller_of;
@@ -113,8 +113,7 @@ struct Fixture {
     ns: Namespace,
     claims: Api<ResourceClaim>,
     history: ClaimHistory,
-    /// The folder of the audit log.
-    dir: PathBuf,
+    log: AuditLog,
 }
 
 impl Fixture {
@@ -124,7 +123,7 @@ impl Fixture {
 
     async fn of(cluster: &TestCluster, ns: Namespace) -> Self {
         let history = ClaimHistory::start(&ns).await;
-        Self { claims: ns.api::<ResourceClaim>(), history, dir: cluster.dir().to_owned(), ns }
+        Self { claims: ns.api::<ResourceClaim>(), history, log: cluster.audit_log(), ns }
     }
 
     /// Creates a `ResourceClaimTemplate` for claims of this many GPUs.
@@ -187,7 +186,7 @@ impl Fixture {
     /// Checks the rule about the lifetime of claims after each event, and that the services deleted no other claims.
     async fn check_lifetime(&self) {
         let deleted = self.history.check().await;
-        let requests = audit::deletes(&self.dir, "resourceclaims", &self.ns.name);
+        let requests = self.log.deletes("resourceclaims", &self.ns.name);
         let forbidden: Vec<_> = requests.iter().filter(|(name, _)| !deleted.contains(name)).collect();
         assert!(forbidden.is_empty(), "deletes of claims that are needed: {forbidden:?}");
     }
@@ -215,7 +214,7 @@ fn pod_uids<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeMap<String, Str
 
 /// Starts a cluster with GPUs on each node.
 async fn start_cluster(name: &str, flags: &[&str]) -> TestCluster {
-    let cluster = TestCluster::start_own_with(name, flags).await;
+    let cluster = TestCluster::with_own_services(name, flags).await;
     install_gpus(&cluster.client().await).await;
     cluster
 }

@@ -14,7 +14,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
-    let cluster = TestCluster::start_own("faults-restarts").await;
+    let cluster = TestCluster::with_own_control_plane("restarts", &[]).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-restarts").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.wait_for("the set is ready", is_settled(1)).await;
@@ -22,14 +22,14 @@ async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
     // The API server is killed right after it accepted the change; the services reconcile it after the restart.
     ns.scale::<PodCliqueSet>("llm", 3).await;
     cluster.kill("kube-apiserver").await;
-    cluster.up().await;
+    cluster.start_again().await;
     ns.wait_for("three replicas are ready", is_settled(3)).await;
 
     for service in ["pcs-controller", "pclq-controller", "topology-controller"] {
         cluster.kill(service).await;
     }
     ns.scale::<PodCliqueSet>("llm", 2).await;
-    cluster.up().await;
+    cluster.start_again().await;
     ns.wait_for("two replicas are ready", is_settled(2)).await;
     cluster.down().await;
 }

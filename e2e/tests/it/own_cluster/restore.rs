@@ -10,7 +10,7 @@ const COMPONENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_reconcile_a_cluster_restored_from_a_backup() {
-    let cluster = TestCluster::start_own("faults-restore").await;
+    let cluster = TestCluster::with_own_control_plane("restore", &[]).await;
     let ns = Namespace::create(&cluster.client().await, "e2e-restore").await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
     ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("early", 1)).await;

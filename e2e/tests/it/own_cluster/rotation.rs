@@ -45,7 +45,7 @@ async fn no_request_fails_during_many_rotations() {
 }
 
 async fn no_request_fails(name: &str, period: &str, (rotations, restarts): (usize, usize)) {
-    let cluster = TestCluster::start_own_with(name, &["--replicas", "2"]).await;
+    let cluster = TestCluster::with_own_services(name, &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-rotation").await;
     let mut replicas = Vec::new();

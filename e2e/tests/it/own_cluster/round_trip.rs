@@ -12,6 +12,7 @@ use e2e::TestCluster;
 use e2e::kubectl::kubectl_on;
 use e2e::propagation::{TOPOLOGY_NOT_CACHED, kubectl_until_success};
 use expect_test::expect;
+use futures::future::join_all;
 use kube::Resource;
 use kube::api::{ApiResource, DynamicObject, GetParams};
 use kube::core::{GroupVersionKind, Request};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_round_trip_unchanged() {
-    let cluster = TestCluster::start_own_with("round-trip", &["--config", &configuration_file()]).await;
+    let cluster = TestCluster::with_own_services("round-trip", &["--config", &configuration_file()]).await;
     for topology in ["grove-topology", "racks"] {
         let level = |domain: &str| json!({ "domain": domain, "key": domain });
         let levels = ["zone", "block", "rack", "host"].map(level);
@@ -42,23 +43,19 @@ async fn sets_are_stored_as_sent(cluster: &TestCluster) {
     let mut added = BTreeSet::new();
     let sets = sets();
     assert!(sets.len() > 8, "{}", sets.len());
-    for (text, sent) in sets {
-        kubectl_until_success(cluster, &["create", "-f", "-"], &text, TOPOLOGY_NOT_CACHED).await;
-        let first = get(cluster, &sent).await;
-        compare("", &sent, &user_fields(&first), &mut added);
-        // Replaces the object by the stored one.
-        run(cluster, &["replace", "-f", "-"], &first.to_string()).await;
-        assert_eq!(get(cluster, &sent).await, first, "replacing an object by itself changes nothing");
-        // The first apply changes only metadata of kubectl; a second apply changes nothing.
-        for apply in [&["apply", "-f", "-"][..], &["apply", "--server-side", "--force-conflicts", "-f", "-"]] {
-            run(cluster, apply, &text).await;
-            let applied = get(cluster, &sent).await;
-            assert_eq!(user_fields(&applied), user_fields(&first), "{apply:?}");
-            run(cluster, apply, &text).await;
-            let again = get(cluster, &sent).await;
-            assert_eq!(without_times(again), without_times(applied), "a second {apply:?} changes only times");
-        }
+    // One kubectl for all sets: each process reads the schemas of the API server.
+    let texts = sets.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>().join("\n---\n");
+    kubectl_until_success(cluster, &["create", "--dry-run=server", "-f", "-"], &texts, TOPOLOGY_NOT_CACHED).await;
+    run(cluster, &["create", "-f", "-"], &texts).await;
+    let get_all = async || join_all(sets.iter().map(|(_, sent)| get(cluster, sent))).await;
+    let first = get_all().await;
+    for ((_, sent), stored) in sets.iter().zip(&first) {
+        compare("", sent, &user_fields(stored), &mut added);
     }
+    let stored = first.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
+    run(cluster, &["replace", "-f", "-"], &stored).await;
+    assert_eq!(get_all().await, first, "replacing an object by itself changes nothing");
+    applies_change_nothing(cluster, &texts, &first, get_all).await;
     let added: Vec<_> = added.into_iter().collect();
     expect![[r#"
         .metadata.labels.grove.io/topology-name: null becomes "racks"
@@ -82,10 +79,32 @@ async fn sets_are_stored_as_sent(cluster: &TestCluster) {
     .assert_eq(&added.join("\n"));
 }
 
+/// The first apply changes only metadata of kubectl; a second apply changes nothing.
+async fn applies_change_nothing(
+    cluster: &TestCluster,
+    texts: &str,
+    first: &[Value],
+    get_all: impl AsyncFn() -> Vec<Value>,
+) {
+    for apply in [&["apply", "-f", "-"][..], &["apply", "--server-side", "--force-conflicts", "-f", "-"]] {
+        run(cluster, apply, texts).await;
+        let applied = get_all().await;
+        assert_eq!(each(&applied, user_fields), each(first, user_fields), "{apply:?}");
+        run(cluster, apply, texts).await;
+        let again = get_all().await;
+        assert_eq!(each(&again, without_times), each(&applied, without_times), "a second {apply:?} changes only times");
+    }
+}
+
+fn each(objects: &[Value], part: fn(&Value) -> Value) -> Vec<Value> {
+    objects.iter().map(part).collect()
+}
+
 /// The object without times and resource version, and with sorted field managers. Each apply takes ownership again of a
 /// field that the manifest omits and that the webhook defaults differently than the CRD. Field managers are sorted by time.
 /// The generation stays, because the spec must not change.
-fn without_times(mut object: Value) -> Value {
+fn without_times(object: &Value) -> Value {
+    let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     let managers = metadata.remove("managedFields").expect("managed fields");
     let mut managers = managers.as_array().cloned().expect("a list");

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use e2e::audit::AuditLog;
 use e2e::namespace_state::{TIMEOUT, is_ready};
-use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures, test_cluster};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
 use futures::StreamExt;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -53,7 +54,7 @@ async fn no_condition_is_lost_in_many_rounds() {
 }
 
 async fn series(cluster: &str, rounds: usize) {
-    let cluster = TestCluster::start_own_with(cluster, &["--native-gangs"]).await;
+    let cluster = TestCluster::with_own_services(cluster, &["--native-gangs"]).await;
     let client = cluster.client().await;
     create_priority_classes(&client).await;
     let ns = Namespace::create(&client, "e2e-status-writers").await;
@@ -70,7 +71,7 @@ async fn series(cluster: &str, rounds: usize) {
         () = changes => {}
         () = ThirdWriter::of(&ns).run() => panic!("the watch of the PodGang has ended"),
     }
-    let writes = gang_writes(&cluster, 0).len();
+    let writes = gang_writes(&cluster.audit_log()).len();
     println!("{rounds} rounds: the controllers sent {writes} writes to the PodGang");
     cluster.down().await;
 }
@@ -213,12 +214,12 @@ async fn wait_until_writes_end(cluster: &TestCluster) {
     let mut last = Vec::new();
     let waiting = async {
         for window in 0.. {
-            let mark = audit::mark(cluster.dir());
+            let log = cluster.audit_log().from_now();
             let ns = Namespace::create(&client, &format!("e2e-status-writers-{window}")).await;
             ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 1)).await;
             let is_done = |state: &NamespaceState| state.is_available("other") && is_complete(state, "other-0", true);
             ns.wait_for("the other set is available", is_done).await;
-            last = gang_writes(cluster, mark);
+            last = gang_writes(&log);
             if last.is_empty() {
                 return;
             }
@@ -228,8 +229,8 @@ async fn wait_until_writes_end(cluster: &TestCluster) {
     waited.unwrap_or_else(|_| panic!("the controllers do not stop writing; the last writes: {last:#?}"));
 }
 
-/// The writes of the controllers to the gang since the mark.
-fn gang_writes(cluster: &TestCluster, mark: usize) -> Vec<String> {
+/// The writes of the controllers to the gang.
+fn gang_writes(log: &AuditLog) -> Vec<String> {
     let of_gang = format!(" podgangs {GANG} ");
-    audit::writes_since(cluster.dir(), mark).into_iter().filter(|write| write.contains(&of_gang)).collect()
+    log.writes().into_iter().filter(|write| write.contains(&of_gang)).collect()
 }

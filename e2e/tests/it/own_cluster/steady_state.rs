@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use e2e::native_gangs::all_are_bound;
-use e2e::{Namespace, NamespaceState, TestCluster, audit, fixtures, test_cluster};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
 use futures::future::join_all;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangPhase, TopologyConstraint};
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
-    let cluster = TestCluster::start_own("steady-state").await;
+    let cluster = TestCluster::with_own_services("steady-state", &[]).await;
     let ns = &Namespace::create(&cluster.client().await, "e2e-steady-state").await;
     let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();
     join_all(names.iter().enumerate().map(|(at, name)| {
@@ -60,7 +60,7 @@ async fn many_settled_native_gangs_cause_no_write_for_a_minute() {
 async fn native_gangs_settle(name: &str, gangs: usize) {
     let nodes = (gangs * PODS_PER_GANG).div_ceil(referring_sets::PODS_PER_NODE).to_string();
     let flags = ["--native-gangs", "--nodes", &nodes, "--config", CONFIGURATION];
-    let cluster = TestCluster::start_own_with(name, &flags).await;
+    let cluster = TestCluster::with_own_services(name, &flags).await;
     let client = cluster.client().await;
     let namespaces = referring_sets::create_sets(&client, gangs, &constrained_template()).await;
     join_all(namespaces.iter().map(|ns| async move {
@@ -120,7 +120,7 @@ fn is_running(gang: &PodGang) -> bool {
 
 /// Waits until the services stop writing, and then stops the cluster. Each of the accounts has written before.
 async fn writes_end(cluster: TestCluster, accounts: &[&str]) {
-    let before = audit::writes_since(cluster.dir(), 0);
+    let before = cluster.audit_log().writes();
     for account in accounts {
         assert!(before.iter().any(|write| write.ends_with(account)), "the audit log has no write of {account}");
     }
@@ -130,9 +130,10 @@ async fn writes_end(cluster: TestCluster, accounts: &[&str]) {
 
 /// Waits for a minute without writes. Outstanding status writes and asynchronous events come before it.
 async fn wait_for_quiet_minute(cluster: &TestCluster) {
-    let waiting = audit::wait_until_quiet(cluster.dir(), WINDOW);
+    let log = cluster.audit_log();
+    let waiting = log.wait_until_quiet(WINDOW);
     if tokio::time::timeout(e2e::namespace_state::TIMEOUT, waiting).await.is_err() {
-        let writes = audit::writes_since(cluster.dir(), 0);
+        let writes = log.writes();
         let last: Vec<_> = writes.iter().rev().take(100).collect();
         panic!("the services do not stop writing; the last writes, newest first: {last:#?}");
     }

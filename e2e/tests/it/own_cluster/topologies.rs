@@ -24,7 +24,7 @@ const HOST: &str = "kubernetes.io/hostname";
 #[tokio::test(flavor = "multi_thread")]
 async fn topologies_are_reconciled_into_statuses_and_topology_objects() {
     let flags = configuration("first", &enabled());
-    let cluster = TestCluster::start_own_with("topologies", &flags.each_ref().map(String::as_str)).await;
+    let cluster = TestCluster::with_own_services("topologies", &flags.each_ref().map(String::as_str)).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-topologies").await;
 

@@ -25,7 +25,7 @@ const AGAIN: [(&str, usize); 2] = [("again-0", 4), ("again-0-g-0", 2)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_are_bound_after_an_outage_of_topology_controller() {
-    let cluster = TestCluster::start_own_with("topology-outage", &["--native-gangs"]).await;
+    let cluster = TestCluster::with_own_services("topology-outage", &["--native-gangs"]).await;
     let client = cluster.client().await;
     let ns = &Namespace::create(&client, "e2e-topology-outage").await;
     let groups = pod_groups(&client, &ns.name);
@@ -46,7 +46,7 @@ async fn gangs_are_bound_after_an_outage_of_topology_controller() {
     let bound = bound_pods(&events, |event| event.pod_group.as_ref().is_some_and(|group| named.contains(group)));
     assert!(bound.is_empty(), "bound without a PodGroup: {bound:?}");
 
-    cluster.up().await;
+    cluster.start_again().await;
     let after = ns.wait_for("all gangs are bound", |state| is_settled(state, BEFORE.len() + 1)).await;
     let uids = uids_of_first_replica(&after);
     for (pod, uid) in uids_of_first_replica(&before) {

@@ -22,7 +22,7 @@ const HEAD: &str = "POST /webhooks/validate-podcliqueset HTTP/1.1\r\nhost: webho
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_and_unfinished_bodies_do_not_prevent_the_creation_of_sets() {
     raise_limit_of_open_files();
-    let cluster = TestCluster::start_own("unauthenticated-clients").await;
+    let cluster = TestCluster::with_own_services("unauthenticated-clients", &[]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-unauthenticated").await;
     let (connector, port) = (connector(&bundle(&client).await), cluster.port("webhook-server-webhooks"));

@@ -50,14 +50,14 @@ async fn patch(cluster: &TestCluster, namespace: &str, object: &str, change: &Va
 
 async fn restart_services(cluster: &TestCluster) {
     for service in SERVICES {
-        cluster.kill(service).await;
+        cluster.stop(service).await;
     }
-    cluster.up().await;
+    cluster.start_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_with_times_beyond_the_range_and_old_autoscalers_affect_no_set() {
-    let cluster = TestCluster::start_own("strange-objects").await;
+    let cluster = TestCluster::with_own_services("strange-objects", &[]).await;
     kubectl(&cluster, "default", &["create", "--filename", "-"], OBJECTS).await;
     // The manager owns a field that the patch does not change; otherwise the API server would remove its entry.
     for (object, version, field) in [
@@ -84,7 +84,7 @@ async fn objects_with_times_beyond_the_range_and_old_autoscalers_affect_no_set()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_child_is_reported_by_its_own_set_only() {
-    let cluster = TestCluster::start_own("unreadable-child").await;
+    let cluster = TestCluster::with_own_services("unreadable-child", &[]).await;
     let set = |name: &str| fixtures::three_cliques(name, 1);
     let of_own = "e2e-unreadable-child";
     kubectl(&cluster, "default", &["create", "namespace", of_own], "").await;

@@ -15,7 +15,9 @@ use super::kills::{QUIET, STEPS, Step, differences, is_complete, set};
 use super::rotation::Load;
 
 const REPLICAS: [&str; 2] = ["webhook-server", "webhook-server-1"];
-const SETS: usize = 10;
+/// The numbers of sets of a short and of a long series.
+const FEW_SETS: usize = 4;
+const MANY_SETS: usize = 10;
 /// Successful requests to the other replica before the next kill.
 const SUCCESSES: usize = 20;
 /// The error of the API server when it cannot call a webhook.
@@ -24,12 +26,13 @@ const WEBHOOK_FAILED: &str = "failed calling webhook";
 /// A user that retries failed requests, and the number of retries.
 struct User<'a> {
     ns: &'a Namespace,
+    sets: usize,
     retries: AtomicUsize,
 }
 
 impl User<'_> {
     async fn run_step(&self, step: Step) {
-        join_all((0..SETS).map(|number| self.run_step_of(step, number))).await;
+        join_all((0..self.sets).map(|number| self.run_step_of(step, number))).await;
     }
 
     async fn run_step_of(&self, step: Step, number: usize) {
@@ -72,7 +75,7 @@ impl User<'_> {
         for step in STEPS {
             self.run_step(step).await;
             let is_done = |state: &NamespaceState| match step {
-                Step::Create | Step::ScaleOut | Step::ScaleIn => state.sets.len() == SETS && is_complete(state),
+                Step::Create | Step::ScaleOut | Step::ScaleIn => state.sets.len() == self.sets && is_complete(state),
                 Step::Delete => state.is_empty(),
             };
             self.ns.wait_for(&format!("the end state of {step:?}"), is_done).await;
@@ -91,8 +94,8 @@ impl User<'_> {
     }
 }
 
-async fn series(name: &str, kills: usize) {
-    let cluster = TestCluster::start_own_with(name, &["--replicas", "2"]).await;
+async fn series(name: &str, sets: usize, kills: usize) {
+    let cluster = TestCluster::with_own_services(name, &["--replicas", "2"]).await;
     let client = cluster.client().await;
     let (ns, other) =
         (Namespace::create(&client, "e2e-webhook-kills").await, Namespace::create(&client, "e2e-load").await);
@@ -100,7 +103,7 @@ async fn series(name: &str, kills: usize) {
     for replica in REPLICAS {
         replicas.push(ServiceReplica::take_over(&cluster, replica, &[]).await);
     }
-    let user = User { ns: &ns, retries: AtomicUsize::new(0) };
+    let user = User { ns: &ns, sets, retries: AtomicUsize::new(0) };
     let reference = user.undisturbed().await;
     let (load, stopped) = (Load::start(&other), AtomicBool::new(false));
     let killing = async {
@@ -132,12 +135,12 @@ async fn series(name: &str, kills: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn webhook_server_kills_do_not_change_the_end_state() {
-    series("webhook-kills", 6).await;
+    series("webhook-kills", FEW_SETS, 2 * REPLICAS.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
 async fn many_webhook_server_kills_do_not_change_the_end_state() {
     let kills = test_cluster::required_env("GROVE_SOAK_KILLS").parse().expect("a number");
-    series("soak-webhook-kills", kills).await;
+    series("soak-webhook-kills", MANY_SETS, kills).await;
 }

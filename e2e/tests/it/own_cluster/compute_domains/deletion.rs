@@ -99,7 +99,7 @@ pub(super) async fn a_domain_is_retained_for_the_next_cliques(cluster: &TestClus
     delete(&fixture, "llm", Object::Cliques).await;
     let are_deleted = |state: &NamespaceState| state.cliques.is_empty() && state.pods.is_empty();
     fixture.ns.wait_for("the cliques and the pods are deleted", are_deleted).await;
-    cluster.up().await;
+    cluster.start_again().await;
     fixture.wait_for_ready_replicas("llm", 1).await;
     assert_eq!(uids(&fixture).await, before);
     fixture.delete_last_set("llm").await;

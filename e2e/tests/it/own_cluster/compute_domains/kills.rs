@@ -1,7 +1,7 @@
 //! Kills of both controllers right after their writes. Once all services run again, no domain exists without its set, and nothing is
 //! terminating.
 
-use super::super::kill_series::{KILLS_PER_RUN, kill_series};
+use super::super::kill_series::{Kills, kill_series};
 use super::super::kills::kills_and_seed;
 use super::*;
 
@@ -9,24 +9,24 @@ const SETS: [&str; 2] = ["a", "b"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_domain() {
-    series(KILLS_PER_RUN / 2, 11).await;
+    series(Kills::EachKind { seed: 11 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --compute-domains`"]
 async fn many_kills_of_both_controllers_leave_no_domain() {
-    let (kills, seed) = kills_and_seed();
-    series(kills, seed).await;
+    let (count, seed) = kills_and_seed();
+    series(Kills::Random { count, seed }).await;
 }
 
-async fn series(kills: usize, seed: u64) {
+async fn series(kills: Kills) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
     let fields = json!({ "network": { "autoMNNVLEnabled": true }, "leaderElection": { "enabled": false } });
     let config = configuration_with("compute-domain-kills", fields);
     let flags = ["--config", &config, "--crd", CRD_FILE, "--nodes", NODES];
-    let cluster = TestCluster::start_own_with("compute-domain-kills", &flags).await;
+    let cluster = TestCluster::with_own_services("compute-domain-kills", &flags).await;
     install_channels(&cluster.client().await).await;
-    kill_series(cluster, [SERVICE, "pcs-controller"], "e2e-domain-kills", (kills, seed), run).await;
+    kill_series(cluster, [SERVICE, "pcs-controller"], "e2e-domain-kills", kills, run).await;
 }
 
 /// Creates sets, scales them out and in, and deletes them.

@@ -125,7 +125,7 @@ impl Stopped<'_> {
                 fixture.wait_for_domain(domain, is_terminating).await;
             }
         }
-        cluster.up().await;
+        cluster.start_again().await;
         fixture.wait_for_domains(&[]).await;
         fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
     }

@@ -52,7 +52,7 @@ pub(super) async fn acquired_by_another(cluster: &TestCluster, ns: &Namespace) {
     leases.patch(service, &PatchParams::default(), &Patch::Merge(holder)).await.expect("the holder is replaced");
     assert_eq!(replica.wait_for_exit().await.code(), Some(1), "the exit code of a lost lease");
     cluster.wait_for_log(service, "was acquired by another-replica; this replica no longer leads").await;
-    cluster.up().await;
+    cluster.start_again().await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     ns.wait_for("two replicas are ready", |state| three_cliques_are_ready(state, 2)).await;
 }
@@ -72,5 +72,5 @@ pub(super) async fn duplicate_identity(cluster: &TestCluster, ns: &Namespace) {
     ns.scale::<PodCliqueSet>("llm", 1).await;
     ns.wait_for("the second leads", |state| three_cliques_are_ready(state, 1)).await;
     second.stop().await;
-    cluster.up().await;
+    cluster.start_again().await;
 }

@@ -119,6 +119,6 @@ pub(super) async fn pod_groups_are_adopted_and_deleted(cluster: &TestCluster) {
     case.ns.scale::<PodCliqueScalingGroup>("llm-0-g", 1).await;
     poll_until(async || case.pod_groups.get(&name).await.ok()?.metadata.deletion_timestamp).await;
     // The controller manager removes the finalizer of the PodGroup.
-    cluster.up().await;
+    cluster.start_again().await;
     poll_until(async || case.pod_groups.get_opt(&name).await.ok()?.is_none().then_some(())).await;
 }

@@ -51,7 +51,7 @@ fn configuration_with_kai() -> String {
 /// A cluster with 28 nodes, and the topology of its nodes.
 async fn start(name: &str, native_gangs: &str, configuration: &str) -> TestCluster {
     let flags = ["--nodes", "28", "--config", configuration, native_gangs];
-    let cluster = TestCluster::start_own_with(name, &flags).await;
+    let cluster = TestCluster::with_own_services(name, &flags).await;
     let level = |level: &str| json!({ "domain": level, "key": key(level) });
     let levels = ["zone", "block", "rack", "host", "numa"].map(level);
     let spec = serde_json::from_value(json!({ "levels": levels })).expect("a spec");

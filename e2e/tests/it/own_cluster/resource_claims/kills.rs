@@ -5,7 +5,7 @@ use e2e::normalized;
 use parking_lot::Mutex;
 
 use super::super::compute_domains::configuration_with;
-use super::super::kill_series::{KILLS_PER_RUN, kill_series};
+use super::super::kill_series::{Kills, kill_series};
 use super::super::kills::{QUIET, kills_and_seed};
 use super::*;
 
@@ -15,23 +15,23 @@ const STEPS: [&[(i32, i32)]; 3] = [&[(2, 2)], &[(3, 3), (2, 2)], &[(1, 1)]];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_claim() {
-    series(KILLS_PER_RUN / 2, 16).await;
+    series(Kills::EachKind { seed: 16 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --resource-claims`"]
 async fn many_kills_of_both_controllers_leave_no_claim() {
-    let (kills, seed) = kills_and_seed();
-    series(kills, seed).await;
+    let (count, seed) = kills_and_seed();
+    series(Kills::Random { count, seed }).await;
 }
 
-async fn series(kills: usize, seed: u64) {
+async fn series(kills: Kills) {
     // Without leader election a restarted service does not wait for the lease of the killed process to expire.
     let config = configuration_with("resource-claim-kills", json!({ "leaderElection": { "enabled": false } }));
     let cluster = start_cluster("resource-claim-kills", &["--config", &config]).await;
     let undisturbed = Mutex::new(vec![]);
     let run = async |cluster: &TestCluster, namespace: &str| run(cluster, namespace, &undisturbed).await;
-    kill_series(cluster, SERVICES, "e2e-claim-kills", (kills, seed), run).await;
+    kill_series(cluster, SERVICES, "e2e-claim-kills", kills, run).await;
 }
 
 /// The normalised objects after each step of the undisturbed run, which is the first one.

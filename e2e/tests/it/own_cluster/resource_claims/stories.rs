@@ -1,5 +1,7 @@
 //! Both stories of the design of resource sharing, in the namespace of the examples.
 
+use std::path::PathBuf;
+
 use super::*;
 
 const SHADOW_PODS: &str = "shadow-pods-example";

@@ -39,7 +39,6 @@ pub(super) async fn an_unserved_api_is_awaited(cluster: &TestCluster) {
 
 async fn services_without_the_api(cluster: &TestCluster) -> Vec<CrashTarget> {
     let schedule = Arc::new(CrashSchedule::default());
-    schedule.start([]);
     let mut targets = Vec::new();
     for service in SERVICES {
         let target = CrashTarget::take_over(cluster, service, Arc::clone(&schedule)).await;

@@ -51,7 +51,7 @@ async fn delete_cliques(cluster: &TestCluster, case: &Case) {
         case.ns.delete_object::<PodClique>(clique).await;
     }
     case.ns.wait_for("the cliques are deleted", |state| state.cliques.is_empty()).await;
-    cluster.up().await;
+    cluster.start_again().await;
 }
 
 /// Five pods that need a node each do not fit into a rack, and fit into a block.
