@@ -1,7 +1,6 @@
 //! The objects that a test leaves in a control plane: their deletion, and the check that none is left.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use futures::future::join_all;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster_objects::ClusterObjects;
 use crate::processes;
+use crate::test_cluster::own_folder;
 use crate::timing::{self, Phase};
 use crate::xtask;
 
@@ -50,11 +51,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Waits for a control plane of the variant that the flags of `cargo xtask up` demand. `shared` is the folder of the shared cluster.
+    /// Waits for a control plane of the variant that the flags of `cargo xtask up` demand.
     ///
     /// # Panics
     /// If the control plane does not start.
-    pub(crate) async fn take(shared: &Path, flags: &[String]) -> Self {
+    pub(crate) async fn take(flags: &[String]) -> Self {
         let permit = timing::count(Phase::Queue, PERMITS.acquire()).await.expect("the semaphore is never closed");
         let abandoned = std::mem::take(&mut *ABANDONED.lock());
         for dir in abandoned {
@@ -64,7 +65,7 @@ impl Lease {
         let control_plane = match take_free(variant.as_ref()) {
             Some(free) if free.variant == variant => free,
             Some(other) => ControlPlane::start(other.dir, variant).await,
-            None => ControlPlane::start(new_folder(shared), variant).await,
+            None => ControlPlane::start(new_folder(), variant).await,
         };
         Self { control_plane: Some(control_plane), _permit: permit }
     }
@@ -100,10 +101,8 @@ fn take_free(variant: Option<&String>) -> Option<ControlPlane> {
     at.map(|at| free.remove(at)).or_else(|| free.pop())
 }
 
-/// A folder beside that of the shared cluster.
-fn new_folder(shared: &Path) -> PathBuf {
-    let name = shared.file_name().expect("a folder").to_string_lossy();
-    shared.with_file_name(format!("{name}.own.pool-{}", FOLDERS.fetch_add(1, Ordering::SeqCst)))
+fn new_folder() -> PathBuf {
+    own_folder(&format!("pool-{}", FOLDERS.fetch_add(1, Ordering::SeqCst)))
 }
 
 impl ControlPlane {

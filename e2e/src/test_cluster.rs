@@ -49,7 +49,7 @@ impl TestCluster {
     /// If there is none: `cargo xtask test` runs these tests.
     pub fn shared() -> Self {
         timing::start();
-        Self::new("shared", PathBuf::from(required_env("GROVE_TEST_DIR")), Use::Shared, &[])
+        Self::new("shared", shared_folder(), Use::Shared, &[])
     }
 
     /// Starts services for this test alone, on a control plane that other tests use before and after it. The test may change and delete
@@ -59,9 +59,7 @@ impl TestCluster {
     /// # Panics
     /// If the services do not start.
     pub async fn with_own_services(name: &str, flags: &[&str]) -> Self {
-        let owned = to_owned(flags);
-        let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
-        let lease = Lease::take(&shared, &owned).await;
+        let lease = Lease::take(&to_owned(flags)).await;
         let dir = lease.dir().to_owned();
         let mut cluster = Self::new(name, dir, Use::Leased(lease), flags);
         cluster.log = cluster.log.from_now();
@@ -94,9 +92,7 @@ impl TestCluster {
     async fn new_own(name: &str, flags: &[&str]) -> Self {
         let acquired = timing::count(Phase::Queue, OWN_CONTROL_PLANE.acquire()).await;
         let permit = acquired.expect("the semaphore is never closed");
-        let shared = PathBuf::from(required_env("GROVE_TEST_DIR"));
-        let beside = format!("{}.own.faults-{name}", shared.file_name().expect("a folder").to_string_lossy());
-        Self::new(name, shared.with_file_name(beside), Use::Own { _permit: permit }, flags)
+        Self::new(name, own_folder(&format!("faults-{name}")), Use::Own { _permit: permit }, flags)
     }
 
     fn new(name: &str, dir: PathBuf, use_: Use, flags: &[&str]) -> Self {
@@ -313,6 +309,17 @@ impl TestCluster {
     async fn client_config(&self) -> kube::Config {
         client_config(&self.dir.join("admin.kubeconfig")).await.expect("the kubeconfig of the cluster")
     }
+}
+
+fn shared_folder() -> PathBuf {
+    PathBuf::from(required_env("GROVE_TEST_DIR"))
+}
+
+/// The folder of another dev cluster of this run, beside that of the shared one.
+pub(crate) fn own_folder(name: &str) -> PathBuf {
+    let shared = shared_folder();
+    let beside = format!("{}.own.{name}", shared.file_name().expect("a folder").to_string_lossy());
+    shared.with_file_name(beside)
 }
 
 fn to_owned(flags: &[&str]) -> Vec<String> {

@@ -19,8 +19,7 @@ const MANAGER: &str = "grove-xtask";
 /// Applies manifests with server-side apply and forced ownership: one request per object, whether the object exists or not, and fields
 /// that another manager changed are overwritten. The requests run at the same time, after those of the namespaces.
 pub(crate) async fn apply(client: &Client, manifests: &str) -> Result<()> {
-    let documents = manifests.split("\n---\n").filter(|document| document.lines().any(is_content));
-    let objects: Vec<DynamicObject> = documents.map(parse).collect::<Result<_>>()?;
+    let objects = parse_all(manifests)?;
     let discovery =
         Discovery::new(client.clone()).run_aggregated().await.context("cannot read the kinds of the API server")?;
     let (namespaces, others): (Vec<_>, Vec<_>) =
@@ -33,6 +32,10 @@ pub(crate) async fn apply(client: &Client, manifests: &str) -> Result<()> {
 
 fn is_content(line: &str) -> bool {
     !matches!(line.trim(), "" | "---") && !line.trim_start().starts_with('#')
+}
+
+fn parse_all(manifests: &str) -> Result<Vec<DynamicObject>> {
+    manifests.split("\n---\n").filter(|document| document.lines().any(is_content)).map(parse).collect()
 }
 
 fn parse(document: &str) -> Result<DynamicObject> {
@@ -60,11 +63,7 @@ async fn apply_one(client: &Client, discovery: &Discovery, object: &DynamicObjec
 /// Waits until the API server serves the kinds of all CRDs in the manifests.
 pub(crate) async fn wait_until_established(client: &Client, manifests: &str) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let names = manifests
-        .split("\n---\n")
-        .filter(|document| document.lines().any(is_content))
-        .map(|document| Ok(parse(document)?.name_any()));
-    let names: Vec<String> = names.collect::<Result<_>>()?;
+    let names: Vec<String> = parse_all(manifests)?.iter().map(ResourceExt::name_any).collect();
     try_join_all(names.iter().map(|name| await_condition(api.clone(), name, is_crd_established()))).await?;
     Ok(())
 }
