@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 /// The longest wait of a test. It bounds a hang, also on a machine that is many times slower than usual; no test measures
 /// with it.
-pub const TIMEOUT: Duration = Duration::from_mins(20);
+pub const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long a wait pauses after a list that failed or did not satisfy the predicate.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

@@ -1,5 +1,6 @@
 //! Polls sources without a watch, such as probes, logs and answers of kubectl.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use grove_dev_harness::wait;
@@ -13,9 +14,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Polls until there is a value.
 ///
 /// # Panics
-/// If there is none in time.
-pub async fn poll_until<T>(read: impl AsyncFnMut() -> Option<T>) -> T {
-    timeout(TIMEOUT, wait::poll(INTERVAL, read)).await.expect("a value")
+/// If there is none in time; the message names the caller.
+#[track_caller]
+pub fn poll_until<T>(read: impl AsyncFnMut() -> Option<T>) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    let polling = timeout(TIMEOUT, wait::poll(INTERVAL, read));
+    async move { polling.await.unwrap_or_else(|_| panic!("{caller}: no value in time")) }
 }
 
 /// Polls until the output of a source contains this text.
