@@ -1,6 +1,7 @@
 //! The objects that a test leaves in a control plane: their deletion, and the check that none is left.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::future::join_all;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -9,6 +10,7 @@ use kube::discovery::{ApiCapabilities, ApiGroup, Discovery, Scope, verbs};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 /// Namespaces of Kubernetes, which no test deletes.
 const KUBERNETES_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -20,6 +22,9 @@ const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 3] = ["ConfigMap", "Secret", "Ser
 const CREATED_BY_UP: [&str; 2] = ["/Node", "apiextensions.k8s.io/CustomResourceDefinition"];
 /// The label of the roles that the API server creates for itself.
 const BOOTSTRAP_ROLE: &str = "kubernetes.io/bootstrapping";
+
+/// Between two lists of the objects that are being deleted.
+const INTERVAL: Duration = Duration::from_millis(300);
 
 /// Group and kind, namespace, and name of an object.
 type Key = (String, String, String);
@@ -64,12 +69,29 @@ pub(crate) struct Differences {
     pub(crate) changed: Vec<Key>,
     /// Objects that `cargo xtask up --no-services` has to create again. Those with another version are being deleted.
     pub(crate) missing: Vec<Key>,
+    /// The kinds of objects that are being deleted, also of those in the namespaces of tests.
+    kinds: Vec<Kind>,
+}
+
+impl Differences {
+    /// Whether nothing had to be deleted, and no object has another version.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.kinds.is_empty() && self.changed.is_empty()
+    }
 }
 
 /// A kind that can be listed and deleted.
+#[derive(Clone, Debug)]
 struct Kind {
     resource: ApiResource,
     is_namespaced: bool,
+}
+
+impl Kind {
+    /// Group and kind.
+    fn name(&self) -> String {
+        format!("{}/{}", self.resource.group, self.resource.kind)
+    }
 }
 
 impl ClusterObjects {
@@ -85,15 +107,29 @@ impl ClusterObjects {
         Ok(Self(objects.collect()))
     }
 
-    /// Deletes each object that is not in `self`, and returns the differences before that.
+    /// Deletes each object that is not in `self`, waits until none of them exists, and returns the differences before that.
     pub(crate) async fn restore(&self, client: &Client) -> kube::Result<Differences> {
-        let kinds = kinds(client).await?;
+        let differences = self.restore_kinds(client, &kinds(client).await?).await?;
+        // Most of the time passes until the namespaces are deleted.
+        let mut left = differences.kinds.clone();
+        while !left.is_empty() {
+            sleep(INTERVAL).await;
+            left = self.restore_kinds(client, &left).await?.kinds;
+        }
+        Ok(differences)
+    }
+
+    /// Deletes each object of these kinds that is not in `self`, and returns the differences before that.
+    async fn restore_kinds(&self, client: &Client, kinds: &[Kind]) -> kube::Result<Differences> {
         let mut differences = Differences::default();
         let mut not_found = self.0.clone();
-        for (kind, list) in list_all(client, &kinds).await? {
+        not_found.retain(|(name, ..), _| kinds.iter().any(|kind| kind.name() == *name));
+        for (kind, list) in list_all(client, kinds).await? {
+            let mut deleted = false;
             for object in list {
                 if !is_outside_of_tests(kind, &object) {
                     release(client, kind, &object).await;
+                    deleted = true;
                     continue;
                 }
                 if is_ignored(kind, &object) {
@@ -106,9 +142,11 @@ impl ClusterObjects {
                     _ => {
                         delete(client, kind, &object).await;
                         differences.surplus.push(key);
+                        deleted = true;
                     }
                 }
             }
+            differences.kinds.extend(deleted.then(|| kind.clone()));
         }
         let (missing, changed): (Vec<_>, Vec<_>) =
             not_found.into_keys().partition(|(kind, ..)| CREATED_BY_UP.contains(&kind.as_str()));
@@ -159,8 +197,7 @@ fn is_ignored(kind: &Kind, object: &Metadata) -> bool {
 }
 
 fn key(kind: &Kind, object: &Metadata) -> Key {
-    let ApiResource { group, kind, .. } = &kind.resource;
-    (format!("{group}/{kind}"), object.namespace.clone(), object.name.clone())
+    (kind.name(), object.namespace.clone(), object.name.clone())
 }
 
 fn version(kind: &Kind, object: &Metadata) -> String {

@@ -134,12 +134,11 @@ impl ControlPlane {
         let mut last = None;
         let restored = timeout(CLEANING_TIMEOUT, async {
             loop {
-                match self.objects.restore(&client).await {
-                    Ok(found) if found.surplus.is_empty() && found.changed.is_empty() => {
-                        return found.missing.is_empty();
-                    }
-                    found => last = Some(found),
+                let found = self.objects.restore(&client).await;
+                if let Ok(found) = &found && found.is_clean() {
+                    return found.missing.is_empty();
                 }
+                last = Some(found);
                 sleep(CLEANING_INTERVAL).await;
             }
         });

@@ -19,6 +19,9 @@ const KWOK: &str = "kwok";
 /// The names of all ports of the control plane.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 
+/// Go collects garbage when the heap is four times the live heap, instead of twice: less processor time for more memory.
+const GARBAGE_COLLECTION: (&str, &str) = ("GOGC", "300");
+
 /// The parts of the control plane of one dev cluster, as processes.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) dir: &'a Path,
@@ -134,12 +137,7 @@ impl ControlPlane<'_> {
     }
 
     fn process(&self, name: &str, arguments: Vec<String>) -> ProcessSpec {
-        ProcessSpec {
-            name: name.to_owned(),
-            program: self.binaries.join(name),
-            arguments,
-            inputs: Vec::new(),
-            is_killed: false,
-        }
+        let process = ProcessSpec::new(name, self.binaries.join(name), arguments);
+        ProcessSpec { environment: vec![GARBAGE_COLLECTION], ..process }
     }
 }

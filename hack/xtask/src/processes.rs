@@ -25,10 +25,19 @@ pub(crate) struct ProcessSpec {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
+    /// Variables beside those of this process.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// Input files. If one of them or the program changes, the process is restarted.
     pub(crate) inputs: Vec<PathBuf>,
     /// Whether it ends by SIGKILL instead of SIGTERM.
     pub(crate) is_killed: bool,
+}
+
+impl ProcessSpec {
+    /// A process without variables and inputs, which ends by SIGTERM.
+    pub(crate) fn new(name: impl Into<String>, program: PathBuf, arguments: Vec<String>) -> Self {
+        Self { name: name.into(), program, arguments, environment: Vec::new(), inputs: Vec::new(), is_killed: false }
+    }
 }
 
 /// The outcome of [`Processes::ensure`].
@@ -102,6 +111,7 @@ impl Processes {
         let log = File::options().create(true).append(true).open(self.log(&spec.name))?;
         let child = Command::new(&spec.program)
             .args(&spec.arguments)
+            .envs(spec.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -195,6 +205,9 @@ fn fingerprint(spec: &ProcessSpec) -> Result<String> {
         hash.update(argument);
         hash.update([0]);
     }
+    for (name, value) in &spec.environment {
+        hash.update(format!("{name}={value} "));
+    }
     for input in &spec.inputs {
         hash.update(std::fs::read(input).with_context(|| format!("cannot read {}", input.display()))?);
     }
@@ -217,14 +230,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn shell(name: &str, script: &str) -> ProcessSpec {
-        let arguments = vec!["-c".to_owned(), script.to_owned()];
-        ProcessSpec {
-            name: name.to_owned(),
-            program: PathBuf::from("/bin/sh"),
-            arguments,
-            inputs: Vec::new(),
-            is_killed: false,
-        }
+        ProcessSpec::new(name, PathBuf::from("/bin/sh"), vec!["-c".to_owned(), script.to_owned()])
     }
 
     fn folder(name: &str) -> PathBuf {

@@ -53,13 +53,8 @@ async fn issue_token(client: &Client, dir: &Path, service: &str) -> Result<()> {
 
 /// The process that renews the tokens.
 pub(crate) fn token_refresher(dir: &Path) -> Result<ProcessSpec> {
-    Ok(ProcessSpec {
-        name: TOKEN_REFRESHER.to_owned(),
-        program: workspace::binary("xtask")?,
-        arguments: vec!["refresh-tokens".to_owned(), "--dir".to_owned(), dir.display().to_string()],
-        inputs: Vec::new(),
-        is_killed: false,
-    })
+    let arguments = vec!["refresh-tokens".to_owned(), "--dir".to_owned(), dir.display().to_string()];
+    Ok(ProcessSpec::new(TOKEN_REFRESHER, workspace::binary("xtask")?, arguments))
 }
 
 /// Renews each token after four fifths of its lifetime. Returns when `down` has ended the services, or when another token

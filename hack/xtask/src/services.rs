@@ -124,7 +124,7 @@ pub(crate) fn process(dir: &Path, ports: &Ports, replica: Replica, route: &Webho
         arguments.extend(webhooks::flags(ports, replica, route)?);
     }
     let program = workspace::binary(replica.service)?;
-    Ok(ProcessSpec { name: replica.name(), program, arguments, inputs: vec![kubeconfig, config], is_killed: false })
+    Ok(ProcessSpec { inputs: vec![kubeconfig, config], ..ProcessSpec::new(replica.name(), program, arguments) })
 }
 
 /// Waits until the readiness probe of the replica succeeds.

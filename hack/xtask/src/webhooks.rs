@@ -141,13 +141,7 @@ pub(crate) fn balancer(dir: &Path, ports: &Ports, replica_count: u32, route: &We
     }
     // The process ignores the folder, but a list of processes shows which dev cluster the process belongs to.
     arguments.extend(["--dir".to_owned(), dir.display().to_string()]);
-    Ok(ProcessSpec {
-        name: BALANCER.to_owned(),
-        program: workspace::binary("xtask")?,
-        arguments,
-        inputs: Vec::new(),
-        is_killed: false,
-    })
+    Ok(ProcessSpec::new(BALANCER, workspace::binary("xtask")?, arguments))
 }
 
 #[cfg(test)]
