@@ -92,7 +92,9 @@ async fn a_new_set_does_not_adopt_the_domain(fixture: &Fixture) {
 /// A user deletes a domain and the cliques of its replica, while pcs-controller is stopped. The next cliques do not wait for another domain.
 pub(super) async fn a_domain_is_retained_for_the_next_cliques(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-of-next-cliques").await;
-    fixture.create_set("llm", 1).await;
+    let pods = fixture.create_set("llm", 1).await.pods.len();
+    // The references of the gang show that its cliques will return.
+    fixture.ns.wait_for("the gang has references", |state| state.reference_count() == pods).await;
     let before = uids(&fixture).await;
     cluster.stop("pcs-controller").await;
     delete(&fixture, "llm", Object::Domain).await;
