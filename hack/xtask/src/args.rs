@@ -134,6 +134,9 @@ pub(crate) struct Races {
 /// Flags of `soak steady-state`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct SteadyState {
+    /// Number of sets without the native gang API
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sets: u32,
     /// Number of gangs of eight pods
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gangs: u32,

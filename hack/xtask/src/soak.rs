@@ -59,10 +59,10 @@ pub(crate) async fn races(source: &Source, args: Races) -> Result<()> {
     run(source, args.folder, (series, variables)).await
 }
 
-/// Waits until many gangs run and the services stop writing. Each `test` creates fewer gangs with the same code.
+/// Waits until many sets and gangs run and the services stop writing. Each `test` creates fewer of them with the same code.
 pub(crate) async fn steady_state(source: &Source, args: SteadyState) -> Result<()> {
-    let variables = vec![("GROVE_SOAK_GANGS", args.gangs.to_string())];
-    run(source, args.folder, ("many_settled_native_gangs_cause_no_write", variables)).await
+    let variables = vec![("GROVE_SOAK_SETS", args.sets.to_string()), ("GROVE_SOAK_GANGS", args.gangs.to_string())];
+    run(source, args.folder, ("::steady_state::many_settled_", variables)).await
 }
 
 /// Creates sets that refer to one topology, and counts the writes of its status. Each `test` creates fewer sets with the same code.

@@ -12,20 +12,31 @@ use serde_json::{Value, json};
 
 use super::referring_sets::{self, CONFIGURATION, TOPOLOGY, clique, constraint};
 
-const SETS: usize = 100;
+const SETS: usize = 20;
 /// One set in this many has a scaling group and autoscalers; Kubernetes' autoscaler writes their status all the time.
-const GROUPED: usize = 10;
+const GROUPED: usize = 5;
 /// Sets with one gang each. A gang has a `PodGroup`, eight pods, and constraints at three levels.
-const NATIVE_GANGS: usize = 50;
+const NATIVE_GANGS: usize = 12;
 const PODS_PER_GANG: usize = 8;
 /// Grove promises no writes in a settled minute, so the test watches for one.
 const WINDOW: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
-    let cluster = TestCluster::with_own_services("steady-state", &[]).await;
-    let ns = &Namespace::create(&cluster.client().await, "e2e-steady-state").await;
-    let names: Vec<String> = (0..SETS).map(|index| format!("s{index}")).collect();
+async fn settled_sets_cause_no_write_for_a_minute() {
+    sets_settle("steady-state", SETS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak steady-state`"]
+async fn many_settled_sets_cause_no_write_for_a_minute() {
+    sets_settle("soak-steady-state-sets", required_number("GROVE_SOAK_SETS")).await;
+}
+
+/// Creates this number of sets, waits until they are available, and then for a minute without writes.
+async fn sets_settle(name: &str, sets: usize) {
+    let cluster = TestCluster::with_own_services(name, &[]).await;
+    let ns = &Namespace::create(&cluster.client().await, &format!("e2e-{name}")).await;
+    let names: Vec<String> = (0..sets).map(|index| format!("s{index}")).collect();
     join_all(names.iter().enumerate().map(|(at, name)| {
         let grouped = at % GROUPED == 0;
         let yaml = if grouped { fixtures::with_scaling_group(name, 1, "") } else { fixtures::three_cliques(name, 1) };
@@ -35,7 +46,7 @@ async fn a_hundred_settled_sets_cause_no_write_for_a_minute() {
     let is_settled = |state: &NamespaceState| {
         let desired: usize = state.cliques.values().filter_map(|c| usize::try_from(c.spec.replicas).ok()).sum();
         names.iter().all(|name| state.is_available(name))
-            && state.autoscalers.len() == SETS / GROUPED * 2
+            && state.autoscalers.len() == sets.div_ceil(GROUPED) * 2
             && state.reference_count() == desired
             && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == desired
             && state.gangs.values().all(is_running)
@@ -52,8 +63,11 @@ async fn settled_native_gangs_cause_no_write_for_a_minute() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak steady-state`"]
 async fn many_settled_native_gangs_cause_no_write_for_a_minute() {
-    let gangs = test_cluster::required_env("GROVE_SOAK_GANGS").parse().expect("a number");
-    native_gangs_settle("soak-steady-state", gangs).await;
+    native_gangs_settle("soak-steady-state", required_number("GROVE_SOAK_GANGS")).await;
+}
+
+fn required_number(variable: &str) -> usize {
+    test_cluster::required_env(variable).parse().expect("a number")
 }
 
 /// Creates this number of sets, waits until their gangs run, and then for a minute without writes.
