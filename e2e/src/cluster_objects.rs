@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use futures::{FutureExt, StreamExt, stream};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::Request;
 use kube::discovery::{ApiCapabilities, ApiGroup, Discovery, Scope, verbs};
@@ -25,6 +26,9 @@ const BOOTSTRAP_ROLE: &str = "kubernetes.io/bootstrapping";
 
 /// Between two lists of the objects that are being deleted.
 const INTERVAL: Duration = Duration::from_millis(300);
+
+/// Deletes in flight.
+const CONCURRENCY: usize = 8;
 
 /// Group and kind, namespace, and name of an object.
 type Key = (String, String, String);
@@ -124,30 +128,31 @@ impl ClusterObjects {
         let mut differences = Differences::default();
         let mut not_found = self.0.clone();
         not_found.retain(|(name, ..), _| kinds.iter().any(|kind| kind.name() == *name));
-        for (kind, list) in list_all(client, kinds).await? {
-            let mut deleted = false;
+        let lists = list_all(client, kinds).await?;
+        let mut deletes = Vec::new();
+        for (kind, list) in &lists {
+            let before = deletes.len();
             for object in list {
-                if !is_outside_of_tests(kind, &object) {
-                    release(client, kind, &object).await;
-                    deleted = true;
+                if !is_outside_of_tests(kind, object) {
+                    deletes.push(release(client, kind, object).boxed());
                     continue;
                 }
-                if is_ignored(kind, &object) {
+                if is_ignored(kind, object) {
                     continue;
                 }
-                let key = key(kind, &object);
+                let key = key(kind, object);
                 match not_found.remove(&key) {
-                    Some(before) if before == version(kind, &object) => {}
+                    Some(before) if before == version(kind, object) => {}
                     Some(_) if !CREATED_BY_UP.contains(&key.0.as_str()) => differences.changed.push(key),
                     _ => {
-                        delete(client, kind, &object).await;
+                        deletes.push(delete(client, kind, object).boxed());
                         differences.surplus.push(key);
-                        deleted = true;
                     }
                 }
             }
-            differences.kinds.extend(deleted.then(|| kind.clone()));
+            differences.kinds.extend((deletes.len() > before).then(|| (*kind).clone()));
         }
+        stream::iter(deletes).for_each_concurrent(CONCURRENCY, |delete| delete).await;
         let (missing, changed): (Vec<_>, Vec<_>) =
             not_found.into_keys().partition(|(kind, ..)| CREATED_BY_UP.contains(&kind.as_str()));
         differences.missing = missing;

@@ -135,7 +135,9 @@ impl ControlPlane {
         let restored = timeout(CLEANING_TIMEOUT, async {
             loop {
                 let found = self.objects.restore(&client).await;
-                if let Ok(found) = &found && found.is_clean() {
+                if let Ok(found) = &found
+                    && found.is_clean()
+                {
                     return found.missing.is_empty();
                 }
                 last = Some(found);
