@@ -9,10 +9,11 @@ use kube::core::GroupVersionKind;
 use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
-use crate::poll::poll_until_contains;
+use crate::poll::{poll_until, poll_until_contains};
 use crate::test_cluster::TestCluster;
 
 /// The result of an accepted dry run.
@@ -94,6 +95,24 @@ pub async fn wait_for_kinds(cluster: &TestCluster, resources: &[&str]) {
         kubectl_on(cluster, &get, "").await.map_or_else(|error| error, |_| SERVED.to_owned())
     })
     .await;
+}
+
+/// Waits until the garbage collector knows the kind of this object, which the function creates. The collector looks for new kinds every
+/// 30 s. Until then, it does not orphan objects of the kind, and deletes them later.
+///
+/// # Panics
+/// If the collector does not know it in time.
+pub async fn wait_for_garbage_collection(ns: &Namespace, yaml: &str) {
+    let mut object: DynamicObject = serde_saphyr::from_str(yaml).expect("an object");
+    // It deletes an object whose owner does not exist.
+    let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "deleted-owner", "uid": "deleted-owner" }]);
+    object.metadata.owner_references = serde_json::from_value(owner).expect("an owner reference");
+    let types = object.types.as_ref().expect("a kind");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(types).expect("a group and version"));
+    let objects = Api::<DynamicObject>::namespaced_with(ns.client.clone(), &ns.name, &kind);
+    objects.create(&PostParams::default(), &object).await.expect("the object is created");
+    let name = object.name_any();
+    poll_until(async || objects.get_opt(&name).await.ok()?.is_none().then_some(())).await;
 }
 
 /// Deletes a CRD, and waits until it and all objects of the kind are deleted.

@@ -1,5 +1,6 @@
 //! Deletions of domains, cliques and sets.
 
+use e2e::propagation::wait_for_garbage_collection;
 use futures::future::join_all;
 
 use super::*;
@@ -20,6 +21,14 @@ const ORDERS: [(&str, [Object; 3]); 6] = [
     ("cliques-set-domain", [Object::Cliques, Object::Set, Object::Domain]),
     ("cliques-domain-set", [Object::Cliques, Object::Domain, Object::Set]),
 ];
+
+/// A domain of a user.
+const DOMAIN: &str = "
+apiVersion: resource.nvidia.com/v1beta1
+kind: ComputeDomain
+metadata: {name: probe}
+spec: {numNodes: 0, channel: {resourceClaimTemplate: {name: probe}}}
+";
 
 /// The deletions follow each other without a pause.
 pub(super) async fn deletions_in_each_order_leave_no_domain(cluster: &TestCluster) {
@@ -58,6 +67,8 @@ async fn delete(fixture: &Fixture, set: &str, object: Object) {
 
 /// In the background, in the foreground, and with orphans.
 pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster) {
+    let kind = Namespace::create(&cluster.client().await, "e2e-domains-collected").await;
+    wait_for_garbage_collection(&kind, DOMAIN).await;
     let fixture = Fixture::create(cluster, "e2e-domains-of-deleted-sets").await;
     for name in ["background", "foreground", "orphans"] {
         fixture.create_set(name, 1).await;

@@ -1,5 +1,6 @@
 //! Deletions of sets, claims and cliques.
 
+use e2e::propagation::wait_for_garbage_collection;
 use futures::future::join_all;
 
 use super::*;
@@ -7,6 +8,9 @@ use super::*;
 /// In the background, in the foreground, and with orphans. The pods take 30 s to terminate.
 pub(super) async fn deletions_of_a_set_leave_no_claim(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-claims-deleted-sets").await;
+    let gang =
+        "{apiVersion: scheduler.grove.io/v1alpha1, kind: PodGang, metadata: {name: probe}, spec: {podgroups: []}}";
+    wait_for_garbage_collection(&fixture.ns, gang).await;
     let policies = [
         ("background", DeleteParams::background()),
         ("foreground", DeleteParams::foreground()),
