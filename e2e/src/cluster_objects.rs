@@ -1,6 +1,6 @@
 //! The objects that a test leaves in a control plane: their deletion, and the check that none is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -126,8 +126,9 @@ impl ClusterObjects {
     /// Deletes each object of these kinds that is not in `self`, and returns the differences before that.
     async fn restore_kinds(&self, client: &Client, kinds: &[Kind]) -> kube::Result<Differences> {
         let mut differences = Differences::default();
+        let names: BTreeSet<_> = kinds.iter().map(Kind::name).collect();
         let mut not_found = self.0.clone();
-        not_found.retain(|(name, ..), _| kinds.iter().any(|kind| kind.name() == *name));
+        not_found.retain(|(name, ..), _| names.contains(name));
         let lists = list_all(client, kinds).await?;
         let mut deletes = Vec::new();
         for (kind, list) in &lists {

@@ -134,13 +134,10 @@ impl ControlPlane {
         let mut last = None;
         let restored = timeout(CLEANING_TIMEOUT, async {
             loop {
-                let found = self.objects.restore(&client).await;
-                if let Ok(found) = &found
-                    && found.is_clean()
-                {
-                    return found.missing.is_empty();
+                match self.objects.restore(&client).await {
+                    Ok(found) if found.is_clean() => return found.missing.is_empty(),
+                    found => last = Some(found),
                 }
-                last = Some(found);
                 sleep(CLEANING_INTERVAL).await;
             }
         });
