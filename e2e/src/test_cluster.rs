@@ -1,6 +1,8 @@
 //! The dev clusters that tests run on: the shared one, and those that single tests start for themselves.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::readiness_probe;
@@ -332,6 +334,14 @@ fn to_owned(flags: &[&str]) -> Vec<String> {
 /// If it is not set.
 pub fn required_env(variable: &str) -> String {
     optional_env(variable).unwrap_or_else(|| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+}
+
+/// The number in an environment variable that `cargo xtask soak` sets.
+///
+/// # Panics
+/// If it is not set, or no number of this type.
+pub fn required_number<T: FromStr<Err: Debug>>(variable: &str) -> T {
+    required_env(variable).parse().expect("a number")
 }
 
 /// The value of an environment variable, if it is set.

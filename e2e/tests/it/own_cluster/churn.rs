@@ -47,7 +47,7 @@ async fn no_entry_remains_in_memory_after_sets_and_namespaces_are_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak churn`"]
 async fn the_heap_does_not_grow_in_many_rounds() {
-    let rounds: usize = test_cluster::required_env("GROVE_SOAK_ROUNDS").parse().expect("a number");
+    let rounds: usize = test_cluster::required_number("GROVE_SOAK_ROUNDS");
     assert!(rounds >= WARM_UP + COMPARED, "{rounds} rounds are too few to compare their heaps");
     let heaps = churn("soak-churn", rounds, SOAK_SIZE).await;
     let mut grown = Vec::new();

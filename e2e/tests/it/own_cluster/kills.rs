@@ -298,6 +298,6 @@ async fn many_kills_with_native_gangs_do_not_change_the_end_state() {
 
 /// The number of kills and the seed of `cargo xtask soak kills`.
 pub(super) fn kills_and_seed() -> (usize, u64) {
-    let count = |name: &str| e2e::test_cluster::required_env(name).parse::<u64>().expect("a number");
+    let count = e2e::test_cluster::required_number::<u64>;
     (usize::try_from(count("GROVE_SOAK_KILLS")).expect("a small number"), count("GROVE_SOAK_SEED"))
 }

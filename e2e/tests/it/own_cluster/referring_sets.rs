@@ -31,7 +31,7 @@ const WRITES_AT_ONCE: usize = 4;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak topologies`"]
 async fn many_new_sets_cause_few_status_writes_of_their_topology() {
-    let sets: usize = test_cluster::required_env("GROVE_SOAK_SETS").parse().expect("a number");
+    let sets: usize = test_cluster::required_number("GROVE_SOAK_SETS");
     let nodes = sets.div_ceil(PODS_PER_NODE).to_string();
     let flags = ["--nodes", &nodes, "--config", CONFIGURATION];
     let cluster = TestCluster::with_own_services("soak-topologies", &flags).await;

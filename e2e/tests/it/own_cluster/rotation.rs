@@ -39,7 +39,7 @@ async fn no_request_fails_while_certificates_rotate_and_replicas_restart() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the number of rotations decides how long it takes"]
 async fn no_request_fails_during_many_rotations() {
-    let count = |variable: &str| test_cluster::required_env(variable).parse().expect("a number");
+    let count = test_cluster::required_number;
     let (rotations, restarts) = (count("GROVE_SOAK_ROTATIONS"), count("GROVE_SOAK_RESTARTS"));
     no_request_fails("soak-rotation", SOAK_PERIOD, (rotations, restarts)).await;
 }

@@ -50,7 +50,7 @@ async fn no_condition_of_two_writers_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak writers`"]
 async fn no_condition_is_lost_in_many_rounds() {
-    series("soak-status-writers", test_cluster::required_env("GROVE_SOAK_ROUNDS").parse().expect("a number")).await;
+    series("soak-status-writers", test_cluster::required_number("GROVE_SOAK_ROUNDS")).await;
 }
 
 async fn series(cluster: &str, rounds: usize) {

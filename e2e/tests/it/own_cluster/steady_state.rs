@@ -29,7 +29,7 @@ async fn settled_sets_cause_no_write_for_a_minute() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak steady-state`"]
 async fn many_settled_sets_cause_no_write_for_a_minute() {
-    sets_settle("soak-steady-state-sets", required_number("GROVE_SOAK_SETS")).await;
+    sets_settle("soak-steady-state-sets", test_cluster::required_number("GROVE_SOAK_SETS")).await;
 }
 
 /// Creates this number of sets, waits until they are available, and then for a minute without writes.
@@ -63,11 +63,7 @@ async fn settled_native_gangs_cause_no_write_for_a_minute() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak steady-state`"]
 async fn many_settled_native_gangs_cause_no_write_for_a_minute() {
-    native_gangs_settle("soak-steady-state", required_number("GROVE_SOAK_GANGS")).await;
-}
-
-fn required_number(variable: &str) -> usize {
-    test_cluster::required_env(variable).parse().expect("a number")
+    native_gangs_settle("soak-steady-state", test_cluster::required_number("GROVE_SOAK_GANGS")).await;
 }
 
 /// Creates this number of sets, waits until their gangs run, and then for a minute without writes.

@@ -141,6 +141,6 @@ async fn webhook_server_kills_do_not_change_the_end_state() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --webhooks`"]
 async fn many_webhook_server_kills_do_not_change_the_end_state() {
-    let kills = test_cluster::required_env("GROVE_SOAK_KILLS").parse().expect("a number");
+    let kills = test_cluster::required_number("GROVE_SOAK_KILLS");
     series("soak-webhook-kills", MANY_SETS, kills).await;
 }

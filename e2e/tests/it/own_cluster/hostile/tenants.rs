@@ -42,7 +42,7 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub(super) fn from_env() -> Self {
-        let number = |variable: &str| test_cluster::required_env(variable).parse().expect("a number");
+        let number = test_cluster::required_number;
         Self {
             large_pods: number("GROVE_SOAK_LARGE_PODS"),
             spec_bytes: number("GROVE_SOAK_SPEC_BYTES"),

@@ -83,7 +83,7 @@ async fn races_against_binding_end_in_one_incarnation() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak races`"]
 async fn many_races_against_binding_end_in_one_incarnation() {
-    let number = |name: &str| test_cluster::required_env(name).parse::<u64>().expect("a number");
+    let number = test_cluster::required_number::<u64>;
     let races = usize::try_from(number("GROVE_SOAK_RACES")).expect("a small number");
     series("soak-native-races", races, number("GROVE_SOAK_SEED")).await;
 }

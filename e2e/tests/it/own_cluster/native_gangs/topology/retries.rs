@@ -94,7 +94,7 @@ async fn change_topology(case: &Case, name: &str, params: &PatchParams) -> Resul
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak races --topologies`"]
 async fn many_changes_of_the_topology_race_against_binding() {
-    let number = |name: &str| test_cluster::required_env(name).parse::<u64>().expect("a number");
+    let number = test_cluster::required_number::<u64>;
     let tries = usize::try_from(number("GROVE_SOAK_RACES")).expect("a small number");
     let cluster = start("soak-native-topologies", "--native-gangs", &configuration_with_kai()).await;
     series(&cluster, tries, number("GROVE_SOAK_SEED")).await;
