@@ -84,11 +84,14 @@ impl AuditLog {
         }
     }
 
-    /// The replicas of a service that wrote anything but Leases, by the names in their user agents, in the order in which the
-    /// first requests of each stretch arrived.
+    /// The replicas of a service that wrote anything but Leases and events, by the names in their user agents, in the order in which the
+    /// first requests of each stretch arrived. A replica that lost its lease may still publish events about its earlier writes.
     pub fn replicas_that_wrote(&self, service: &str) -> Vec<String> {
         let events = self.events();
-        let of_service = |event: &&Event| write(event).is_some_and(|write| write.ends_with(&format!("({service})")));
+        let is_event = |event: &Event| event.object_ref.as_ref().is_some_and(|object| object.resource == "events");
+        let of_service = |event: &&Event| {
+            !is_event(event) && write(event).is_some_and(|write| write.ends_with(&format!("({service})")))
+        };
         // A request that a suspended replica sent, and whose connection ended before the replica ran again, changed nothing.
         let mut writes: Vec<(&str, &str)> =
             events.iter().filter(of_service).filter(|event| event.is_accepted()).map(arrival_and_replica).collect();

@@ -50,6 +50,7 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
     let later = cluster.audit_log().from_now();
     let first = issue();
     write_and_mount(&client, &mount, &first, 1).await;
+    cluster.wait_for_log("webhook-server", "cert-manager manages the Secret").await;
     write_ca_bundle(&client, &first.ca).await;
     ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
     let second = issue();
@@ -57,7 +58,6 @@ async fn certificates_of_cert_manager_are_served_and_reloaded() {
     write_ca_bundle(&client, &second.ca).await;
     ns.wait_until_admitted(&fixtures::three_cliques("llm", 1)).await;
     assert_secret(&client, &second).await;
-    cluster.wait_for_log("webhook-server", "cert-manager manages the Secret").await;
     let writes = later.writes();
     assert_eq!(writes, [] as [String; 0], "only cert-manager writes");
 

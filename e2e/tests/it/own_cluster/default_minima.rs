@@ -2,9 +2,10 @@
 //! cliques, gangs and autoscalers, because it does not change their replicas either.
 
 use e2e::kubectl::kubectl_on;
+use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 /// A set without minima.
@@ -46,14 +47,25 @@ fn minima(state: &NamespaceState) -> Vec<(String, Option<i32>)> {
     all.filter(|(name, _)| name.contains("m-0")).collect()
 }
 
+/// Waits until the API server no longer calls the webhook that sets defaults.
+async fn wait_until_not_defaulted(ns: &Namespace) {
+    let set: PodCliqueSet = serde_saphyr::from_str(SET).expect("a set");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    poll_until(async || {
+        let set = ns.api().create(&dry, &set).await.expect("an accepted dry run");
+        set.spec.template.cliques[0].spec.min_available.is_none().then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_replicas_of_a_template_leave_the_default_minima_of_existing_objects() {
     let cluster = TestCluster::with_own_services("default-minima", &[]).await;
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     kubectl_on(&cluster, &["delete", kinds, "--all"], "").await.expect("the webhook configurations are deleted");
     let ns = Namespace::create(&cluster.client().await, "e2e-default-minima").await;
-    let set = ns.create_yaml::<PodCliqueSet>(SET).await;
-    assert_eq!(set.spec.template.cliques[0].spec.min_available, None, "no webhook has defaulted the set");
+    wait_until_not_defaulted(&ns).await;
+    ns.create_yaml::<PodCliqueSet>(SET).await;
     let before =
         minima(&ns.wait_for("the set is available", |state| state.is_available("m") && state.pods.len() == 7).await);
     assert!(before.contains(&("clique m-0-f".to_owned(), Some(3))), "{before:?}");

@@ -16,8 +16,9 @@ const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-cont
 /// `leader-election.yaml` sets the prefix.
 const LEASES: [&str; 3] = ["prod-pcs-controller", "prod-pclq-controller", "prod-topology-controller"];
 
+/// No service has a write left, which a later leader would do.
 fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
-    move |state| fixtures::three_cliques_are_ready(state, replicas)
+    move |state| fixtures::three_cliques_are_ready(state, replicas) && state.status_is_current()
 }
 
 /// A lease and its changes from a watch.

@@ -99,6 +99,8 @@ async fn a_set_stored_above_the_object_limit_is_not_reconciled_until_it_is_small
         cluster.stop(service).await;
     }
     cluster.up().await;
+    // The API server may still call the webhooks that it knew before.
+    ns.wait_until_admitted(&fixtures::three_cliques("probe", 1)).await;
     ns.scale::<PodCliqueSet>("llm", 2).await;
     let state = ns.wait_for("the other set has two replicas", |state| is_ready(state, 2)).await;
     assert!(has_only_llm(&state), "{state}");

@@ -204,11 +204,14 @@ async fn foreign_topology_objects_stay(client: &Client) {
         .create(&PostParams::default(), &topology("foreign", &[("host", HOST)]))
         .await
         .expect("the topology");
-    let is_reported = |topology: &ClusterTopology| has_reason(topology, "SchedulerTopologyDrift", "True", "Drift");
-    let reported = wait_for(client, "foreign", is_reported).await;
-    let conditions = reported.status.expect("a status").conditions;
-    let message = &condition(&conditions, "SchedulerTopologyDrift").expect("the condition").message;
-    assert!(message.contains("ClusterTopology foreign does not control it"), "{message}");
+    wait_for(client, "foreign", |topology| {
+        let conditions = topology.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        condition(conditions, "SchedulerTopologyDrift").is_some_and(|drift| {
+            (drift.status.as_str(), drift.reason.as_str()) == ("True", "Drift")
+                && drift.message.contains("ClusterTopology foreign does not control it")
+        })
+    })
+    .await;
     let live = objects.get("foreign").await.expect("the object");
     assert_eq!(live.resource_version(), foreign.resource_version(), "it is not changed");
     topologies(client).delete("foreign", &DeleteParams::default()).await.expect("the topology is deleted");
