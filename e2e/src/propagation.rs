@@ -1,8 +1,11 @@
 //! Waits for changes that the API server applies a moment after they are stored, because a component of it learns about them
 //! by a watch: RBAC rules, quotas, admission policies and CRDs. Each function polls that component.
 
+use std::time::Duration;
+
 use grove_api_types::SERVICE_USER_PREFIX;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
@@ -10,12 +13,15 @@ use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
 use crate::poll::{poll_until, poll_until_contains};
 use crate::test_cluster::TestCluster;
 
+/// How long the quota controller may take to count the objects of a kind that it knows.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(15);
 /// The result of an accepted dry run.
 const ACCEPTED: &str = "the dry run succeeded";
 /// The result of a list of served kinds.
@@ -69,6 +75,32 @@ pub async fn wait_for_dry_run_create(ns: &Namespace, yaml: &str, rejection: Opti
         created.map_or_else(|error| error.to_string(), |_| ACCEPTED.to_owned())
     })
     .await;
+}
+
+/// The name of the quota that tests create.
+pub const QUOTA: &str = "small";
+
+/// Creates a quota of this many objects of a resource, of which as many exist, and waits until the API server rejects `object`, a further
+/// one. The quota controller ignores a quota that was created before it knew the kind, which it looks for every 30 s; the function then
+/// creates the quota again.
+///
+/// # Panics
+/// If the API server does not reject the object in time.
+pub async fn create_exhausted_quota(ns: &Namespace, (resource, used): (&str, usize), object: &str) {
+    let quota = format!("{{metadata: {{name: {QUOTA}}}, spec: {{hard: {{{resource}: '{used}'}}}}}}");
+    let has_usage = |quota: Option<&ResourceQuota>| {
+        let counts = quota.and_then(|quota| quota.status.as_ref()?.used.as_ref());
+        counts.is_some_and(|counts| counts.values().any(|count| count.0 == used.to_string()))
+    };
+    loop {
+        ns.create_yaml::<ResourceQuota>(&quota).await;
+        let counted = await_condition(ns.api::<ResourceQuota>(), QUOTA, has_usage);
+        if timeout(QUOTA_TIMEOUT, counted).await.is_ok() {
+            break;
+        }
+        ns.delete_object::<ResourceQuota>(QUOTA).await;
+    }
+    wait_for_dry_run_create(ns, object, Some(&format!("limited: {resource}={used}"))).await;
 }
 
 /// The error of the webhook server about a topology that its cache lacks. The cache may lack a topology that was just

@@ -1,13 +1,10 @@
 //! Creates that quotas and admission plugins reject: the owner reports the server's message, other objects are not blocked,
 //! and creates are retried with a bounded rate until they succeed.
 
-use std::time::Duration;
-
 use e2e::{Namespace, NamespaceState, TestCluster, events, fixtures, in_namespace, propagation};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -48,9 +45,6 @@ const POD: &str = "
     {apiVersion: v1, kind: Pod, metadata: {name: probe},
       spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}}]}}";
 
-/// The quota controller ignores a quota that was created before it knew the kind; the test then creates the quota again.
-const QUOTA_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// Creates a quota of `count` objects and waits until the API server enforces it. The quota first allows no object, because
 /// only a rejection shows that it is enforced.
 pub(super) async fn create_quota(ns: &Namespace, (resource, object): (&str, &str), count: u32) {
@@ -61,33 +55,11 @@ pub(super) async fn create_quota(ns: &Namespace, (resource, object): (&str, &str
 
 /// Creates a quota that allows no object, and waits until the API server enforces it.
 pub(super) async fn create_empty_quota(ns: &Namespace, (resource, object): (&str, &str)) {
-    create_counted_quota(ns, resource).await;
-    propagation::wait_for_dry_run_create(ns, object, Some(&limit_message(resource, 0))).await;
-}
-
-/// The text with which the API server rejects an object above this quota.
-fn limit_message(resource: &str, count: u32) -> String {
-    format!("limited: {resource}={count}")
+    propagation::create_exhausted_quota(ns, (resource, 0), object).await;
 }
 
 async fn resize_quota(ns: &Namespace, resource: &str, count: u32) {
-    ns.patch::<ResourceQuota>("small", json!({ "spec": { "hard": { resource: count.to_string() } } })).await;
-}
-
-/// Creates a quota that allows no object, until the quota controller computes its usage. See [`QUOTA_TIMEOUT`].
-async fn create_counted_quota(ns: &Namespace, resource: &str) {
-    let empty_quota = format!("{{metadata: {{name: small}}, spec: {{hard: {{{resource}: 0}}}}}}");
-    let has_usage = |quota: Option<&ResourceQuota>| {
-        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| !used.is_empty())
-    };
-    loop {
-        ns.create_yaml::<ResourceQuota>(&empty_quota).await;
-        let counted = await_condition(ns.api::<ResourceQuota>(), "small", has_usage);
-        if tokio::time::timeout(QUOTA_TIMEOUT, counted).await.is_ok() {
-            return;
-        }
-        ns.delete_object::<ResourceQuota>("small").await;
-    }
+    ns.patch::<ResourceQuota>(propagation::QUOTA, json!({ "spec": { "hard": { resource: count.to_string() } } })).await;
 }
 
 /// The number of events about an object with this reason, published before an event with the reason `last`. Each is one
@@ -296,7 +268,7 @@ async fn a_rejected_pod_clique_does_not_block_a_scale_in_that_releases_quota() {
         ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 2)).await;
         ns.wait_for("the set is available", |state| is_settled(state, 2)).await;
         resize_quota(ns, CLIQUES.0, 4).await;
-        propagation::wait_for_dry_run_create(ns, CLIQUES.1, Some(&limit_message(CLIQUES.0, 4))).await;
+        propagation::wait_for_dry_run_create(ns, CLIQUES.1, Some("limited: count/podcliques.grove.io=4")).await;
         ns.delete_object::<PodClique>("llm-0-decode").await;
         let texts = ["the create of PodClique llm-0-decode", "exceeded quota: small"];
         ns.wait_for("the set reports the rejected create", |state| set_reports_rejection(state, &texts)).await;

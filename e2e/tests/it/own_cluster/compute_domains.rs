@@ -8,7 +8,7 @@ use e2e::metrics;
 use e2e::namespace_state::is_ready;
 use e2e::poll::poll_until;
 use e2e::standalone::run_to_exit;
-use e2e::{Namespace, NamespaceState, TestCluster, events};
+use e2e::{Namespace, NamespaceState, TestCluster, events, propagation};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::SET_REPLICA;

@@ -7,7 +7,7 @@ use e2e::kubectl::kubectl_on;
 use e2e::namespace_state::is_ready;
 use e2e::poll::poll_until;
 use e2e::resource_claims::{ClaimHistory, assert_allocated, claim_names, claims_by_pod, devices, is_shared, pod_key};
-use e2e::{Namespace, NamespaceState, TestCluster, events, metrics};
+use e2e::{Namespace, NamespaceState, TestCluster, events, metrics, propagation};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{PART_OF, RESOURCE_CLAIMS};
 use grove_api_types::ownership::controller_of;

@@ -118,13 +118,11 @@ async fn a_foreign_object_blocks_its_replica(fixture: &Fixture) {
 }
 
 async fn a_quota_blocks_the_third_replica(fixture: &Fixture) {
-    let quota = "{metadata: {name: two}, spec: {hard: {count/computedomains.resource.nvidia.com: '2'}}}";
-    fixture.ns.create_yaml::<ResourceQuota>(quota).await;
-    let quotas = fixture.ns.api::<ResourceQuota>();
-    let is_counted = |quota: ResourceQuota| quota.status?.used?.values().any(|used| used.0 == "2").then_some(());
-    poll_until(async || is_counted(quotas.get("two").await.ok()?)).await;
+    let further = "{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {name: further}, \
+                   spec: {channel: {resourceClaimTemplate: {name: further}}}}";
+    propagation::create_exhausted_quota(&fixture.ns, ("count/computedomains.resource.nvidia.com", 2), further).await;
     fixture.ns.scale::<PodCliqueSet>("llm", 3).await;
-    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: two").await;
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "FailedCreate", "exceeded quota: small").await;
     events::wait_for_note(&fixture.ns, "llm", "ComputeDomainFailed", "for replica 2: ").await;
-    quotas.delete("two", &DeleteParams::default()).await.expect("the quota is deleted");
+    fixture.ns.delete_object::<ResourceQuota>(propagation::QUOTA).await;
 }

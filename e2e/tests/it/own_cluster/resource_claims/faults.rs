@@ -73,24 +73,23 @@ async fn delete_foreign_claim(fixture: &Fixture, name: &str) {
     fixture.delete_claim(name).await;
 }
 
+/// A claim that the quota counts.
+const FURTHER_CLAIM: &str =
+    "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: further}, spec: {}}";
+
 /// The quota is that of the existing claims.
 async fn a_quota_blocks_the_next_claims(fixture: &Fixture) {
     let used = fixture.wait_for_claims("llm", &names_of_claims("llm", &[(2, 2)])).await.len();
-    let quota =
-        format!("{{metadata: {{name: used}}, spec: {{hard: {{count/resourceclaims.resource.k8s.io: '{used}'}}}}}}");
-    fixture.ns.create_yaml::<ResourceQuota>(&quota).await;
-    let quotas = fixture.ns.api::<ResourceQuota>();
-    let is_counted =
-        |quota: ResourceQuota| quota.status?.used?.values().any(|count| count.0 == used.to_string()).then_some(());
-    poll_until(async || is_counted(quotas.get("used").await.ok()?)).await;
+    propagation::create_exhausted_quota(&fixture.ns, ("count/resourceclaims.resource.k8s.io", used), FURTHER_CLAIM)
+        .await;
     fixture.ns.scale::<PodClique>("llm-0-front", 3).await;
     fixture.ns.scale::<PodCliqueScalingGroup>("llm-0-g", 3).await;
     for owner in ["llm-0-front", "llm-0-g"] {
-        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimRejected", "exceeded quota: used").await;
-        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateFailed", "exceeded quota: used").await;
+        fixture.ns.wait_for_condition(owner, CONDITION, "ResourceClaimRejected", "exceeded quota: small").await;
+        events::wait_for_note(&fixture.ns, owner, "ResourceClaimCreateFailed", "exceeded quota: small").await;
     }
     fixture.ns.wait_for_ready_pods("llm", PODS).await;
-    quotas.delete("used", &DeleteParams::default()).await.expect("the quota is deleted");
+    fixture.ns.delete_object::<ResourceQuota>(propagation::QUOTA).await;
     fixture.ns.wait_for_ready_pods("llm", PODS + 2).await;
     fixture.wait_for_claims("llm", &names_of_claims("llm", &[(3, 3)])).await;
     // Later events about creates of one owner may be a series with the note of the first one.
