@@ -33,7 +33,7 @@ async fn the_api_server_enforces_the_admission_rules() {
         cluster.stop(controller).await;
     }
     let client = cluster.client().await;
-    let state = ClusterState::install(&client).await;
+    let mut state = ClusterState::install(&client).await;
     let relaxed_crds = RelaxedCrds::install(&client).await;
     let mut with_rules = Groups::default();
     // Cases with a CRD error, for the run in which the CRDs have no rules.
@@ -48,8 +48,8 @@ async fn the_api_server_enforces_the_admission_rules() {
         }
         with_rules.entry(shared(&row.facts)).or_default().extend(cases);
     }
-    for (number, row) in scales().iter().enumerate() {
-        let case = state.prepare_scale(number, row).await;
+    for row in &scales() {
+        let case = state.prepare_scale(row).await;
         if !row.crd_errors.is_empty() && !row.kubernetes_rule {
             without_rules.entry(RowFacts::default()).or_default().push(case.for_webhook());
         }

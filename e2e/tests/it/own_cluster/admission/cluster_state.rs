@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use e2e::poll::poll_until;
+use grove_api_types::labels::PART_OF;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -28,6 +29,8 @@ pub(super) struct ClusterState {
     client: Client,
     mutating: Vec<MutatingWebhookConfiguration>,
     validating: Vec<ValidatingWebhookConfiguration>,
+    /// The namespaces of sets, by the objects in them. The requests of rows are dry runs, so rows with the same objects share one.
+    namespaces: BTreeMap<String, String>,
 }
 
 impl ClusterState {
@@ -35,7 +38,7 @@ impl ClusterState {
     pub(super) async fn install(client: &Client) -> Self {
         let mutating = unregister(client).await;
         let validating = unregister(client).await;
-        let state = Self { client: client.clone(), mutating, validating };
+        let state = Self { client: client.clone(), mutating, validating, namespaces: BTreeMap::new() };
         state.create_queue_crd().await;
         for (name, domains, is_terminating) in TOPOLOGIES {
             let mut topology = topology(name, domains);
@@ -45,11 +48,8 @@ impl ClusterState {
             }
             state.store("ClusterTopology", None, topology).await;
             if is_terminating {
-                state
-                    .api("ClusterTopology", None)
-                    .delete(name, &DeleteParams::default())
-                    .await
-                    .expect("the delete request");
+                let topologies = state.api("ClusterTopology", None);
+                topologies.delete(name, &DeleteParams::default()).await.expect("the delete request");
             }
         }
         state
@@ -106,7 +106,7 @@ impl ClusterState {
     }
 
     /// Stores the objects of a row, and returns its cases.
-    pub(super) async fn prepare(&self, number: usize, row: &Row) -> Vec<Case> {
+    pub(super) async fn prepare(&mut self, number: usize, row: &Row) -> Vec<Case> {
         let operations = match row.operations {
             Operations::Create => &["create"][..],
             Operations::Update => &["update"],
@@ -115,7 +115,7 @@ impl ClusterState {
         let mut cases = Vec::new();
         for operation in operations {
             cases.push(if row.object == "set" {
-                self.prepare_set(number, row, operation).await
+                self.prepare_set(row, operation).await
             } else {
                 self.prepare_topology(number, row, operation).await
             });
@@ -124,7 +124,7 @@ impl ClusterState {
     }
 
     /// Stores the objects of a defaulting row, and returns its case.
-    pub(super) async fn prepare_patch(&self, number: usize, row: &PatchRow) -> Case {
+    pub(super) async fn prepare_patch(&mut self, number: usize, row: &PatchRow) -> Case {
         let operations = if row.old_changes.is_some() { Operations::Update } else { Operations::Create };
         let row_of_object = Row {
             rule: "defaults".to_owned(),
@@ -148,9 +148,9 @@ impl ClusterState {
         case.with_defaults(&self.client, &row.patch).await
     }
 
-    async fn prepare_set(&self, number: usize, row: &Row, operation: &str) -> Case {
-        let namespace = format!("team-{number}-{operation}");
-        self.create_namespace(&namespace).await;
+    async fn prepare_set(&mut self, row: &Row, operation: &str) -> Case {
+        let stored = if operation == "update" { json!([row.old_object(), row.facts.scheduled]) } else { json!([]) };
+        let namespace = self.namespace_with(&stored).await;
         let mut new = row.new_object();
         if new["metadata"]["namespace"].is_string() {
             new["metadata"]["namespace"] = json!(namespace);
@@ -263,16 +263,15 @@ impl ClusterState {
         }
     }
 
-    pub(super) async fn prepare_scale(&self, number: usize, row: &ScaleRow) -> Case {
-        let namespace = format!("scale-{number}");
-        self.create_namespace(&namespace).await;
+    pub(super) async fn prepare_scale(&mut self, row: &ScaleRow) -> Case {
         let mut set = row.set_object();
+        let stored = json!([set, row.target, row.name, row.from, row.min_available, row.clique]);
+        let namespace = self.namespace_with(&stored).await;
         set["metadata"]["namespace"] = json!(namespace);
-        let name =
-            if row.target == "set" { set["metadata"]["name"].as_str().expect("a name") } else { "serve-0-model" };
-        let name = row.name.clone().unwrap_or_else(|| name.to_owned());
+        let of_target = if row.target == "set" { set["metadata"]["name"].as_str() } else { Some("serve-0-model") };
+        let name = row.name.as_deref().or(of_target).expect("a name").to_owned();
         self.store("PodCliqueSet", Some(&namespace), set).await;
-        let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/part-of": "serve" } });
+        let metadata = json!({ "name": name, "labels": { PART_OF: "serve" } });
         let mut spec = json!({ "replicas": row.from, "minAvailable": row.min_available });
         let plural = match row.target.as_str() {
             "group" => {
@@ -304,15 +303,24 @@ impl ClusterState {
 
     /// Stores a clique of the set whose status reports scheduled pods.
     async fn store_scheduled_clique(&self, namespace: &str, set: &str) {
-        let labels = BTreeMap::from([("app.kubernetes.io/part-of", set)]);
         let containers = json!([{ "name": "main", "image": "pause" }]);
         let name = format!("{set}-0-front");
-        let clique = json!({ "metadata": { "name": name, "labels": labels },
+        let clique = json!({ "metadata": { "name": name, "labels": { PART_OF: set } },
             "spec": { "replicas": 1, "minAvailable": 1, "podSpec": { "containers": containers } } });
         self.store("PodClique", Some(namespace), clique).await;
         let status = Patch::Merge(json!({ "status": { "replicas": 1, "scheduledReplicas": 1 } }));
         let cliques = self.api("PodClique", Some(namespace));
         cliques.patch_status(&name, &PatchParams::default(), &status).await.expect("the status is written");
+    }
+
+    /// The namespace with these objects, which the caller stores.
+    async fn namespace_with(&mut self, objects: &Value) -> String {
+        let count = self.namespaces.len();
+        let namespace = self.namespaces.entry(objects.to_string()).or_insert_with(|| format!("team-{count}")).clone();
+        if self.namespaces.len() > count {
+            self.create_namespace(&namespace).await;
+        }
+        namespace
     }
 
     async fn create_namespace(&self, name: &str) {
