@@ -16,9 +16,11 @@ use tokio::time::sleep;
 /// Namespaces of Kubernetes, which no test deletes.
 const KUBERNETES_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// Kinds whose objects Kubernetes itself creates, and `ComponentStatus`, which is no stored object.
-const IGNORED_KINDS: [&str; 4] = ["APIService", "ComponentStatus", "Event", "Lease"];
+const IGNORED_KINDS: [&str; 2] = ["APIService", "ComponentStatus"];
 /// Kinds whose objects Kubernetes creates in its namespaces.
-const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 3] = ["ConfigMap", "Secret", "ServiceAccount"];
+const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 5] = ["ConfigMap", "Event", "Lease", "Secret", "ServiceAccount"];
+/// The names of the objects that Kubernetes creates in each namespace.
+const OF_EACH_NAMESPACE: [&str; 2] = ["default", "kube-root-ca.crt"];
 /// Kinds whose objects `cargo xtask up --no-services` creates again.
 const CREATED_BY_UP: [&str; 2] = ["/Node", "apiextensions.k8s.io/CustomResourceDefinition"];
 /// The label of the roles that the API server creates for itself.
@@ -114,7 +116,6 @@ impl ClusterObjects {
     /// Deletes each object that is not in `self`, waits until none of them exists, and returns the differences before that.
     pub(crate) async fn restore(&self, client: &Client) -> kube::Result<Differences> {
         let differences = self.restore_kinds(client, &kinds(client).await?).await?;
-        // Most of the time passes until the namespaces are deleted.
         let mut left = differences.kinds.clone();
         while !left.is_empty() {
             sleep(INTERVAL).await;
@@ -133,12 +134,10 @@ impl ClusterObjects {
         let mut deletes = Vec::new();
         for (kind, list) in &lists {
             let before = deletes.len();
-            for object in list {
+            let mut of_tests: BTreeMap<&str, Vec<&Metadata>> = BTreeMap::new();
+            for object in list.iter().filter(|object| !is_ignored(kind, object)) {
                 if !is_outside_of_tests(kind, object) {
-                    deletes.push(release(client, kind, object).boxed());
-                    continue;
-                }
-                if is_ignored(kind, object) {
+                    of_tests.entry(&object.namespace).or_default().push(object);
                     continue;
                 }
                 let key = key(kind, object);
@@ -151,6 +150,8 @@ impl ClusterObjects {
                     }
                 }
             }
+            let of_namespace = |(namespace, objects)| delete_all(client, kind, namespace, objects).boxed();
+            deletes.extend(of_tests.into_iter().map(of_namespace));
             differences.kinds.extend((deletes.len() > before).then(|| (*kind).clone()));
         }
         stream::iter(deletes).for_each_concurrent(CONCURRENCY, |delete| delete).await;
@@ -196,10 +197,18 @@ fn is_outside_of_tests(kind: &Kind, object: &Metadata) -> bool {
     !kind.is_namespaced || KUBERNETES_NAMESPACES.contains(&object.namespace.as_str())
 }
 
-/// Whether Kubernetes itself has created the object.
+/// Whether Kubernetes itself has created the object, or it is the namespace of a test: the deletion of one takes seconds and a hundred
+/// requests, and no other test uses it.
 fn is_ignored(kind: &Kind, object: &Metadata) -> bool {
-    let in_namespace = kind.is_namespaced && IGNORED_IN_KUBERNETES_NAMESPACES.contains(&kind.resource.kind.as_str());
-    in_namespace || object.labels.contains_key(BOOTSTRAP_ROLE)
+    match kind.resource.kind.as_str() {
+        "Namespace" => object.deletion_timestamp.is_none(),
+        _ if !kind.is_namespaced => object.labels.contains_key(BOOTSTRAP_ROLE),
+        name if KUBERNETES_NAMESPACES.contains(&object.namespace.as_str()) => {
+            IGNORED_IN_KUBERNETES_NAMESPACES.contains(&name) || object.labels.contains_key(BOOTSTRAP_ROLE)
+        }
+        "ConfigMap" | "ServiceAccount" => OF_EACH_NAMESPACE.contains(&object.name.as_str()),
+        _ => false,
+    }
 }
 
 fn key(kind: &Kind, object: &Metadata) -> Key {
@@ -226,13 +235,13 @@ async fn delete(client: &Client, kind: &Kind, object: &Metadata) {
     }
 }
 
-/// Lets an object in the namespace of a test disappear at once when Kubernetes deletes the namespace: no service and no simulated kubelet
-/// needs to react.
-async fn release(client: &Client, kind: &Kind, object: &Metadata) {
-    if kind.resource.kind == "Pod" {
-        _ = api(client, kind, object).delete(&object.name, &DeleteParams::background().grace_period(0)).await;
+/// Deletes objects in the namespace of a test at once: no service and no simulated kubelet needs to react.
+async fn delete_all(client: &Client, kind: &Kind, namespace: &str, objects: Vec<&Metadata>) {
+    for object in objects {
+        remove_finalizers(client, kind, object).await;
     }
-    remove_finalizers(client, kind, object).await;
+    let all = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind.resource);
+    _ = all.delete_collection(&DeleteParams::background().grace_period(0), &ListParams::default()).await;
 }
 
 async fn remove_finalizers(client: &Client, kind: &Kind, object: &Metadata) {
