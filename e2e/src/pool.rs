@@ -26,6 +26,12 @@ const CLEANING_INTERVAL: Duration = Duration::from_millis(300);
 /// The processes that stay when a test gives a control plane back.
 const CONTROL_PLANE: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
 
+/// The variant of the workload API of all control planes, unless a test demands another one: a restart for each test of native gangs would
+/// take longer than many tests.
+const SERVED: &str = "--native-gangs";
+/// The services may not use the API, as without it: they may not list its objects in either case.
+const NOT_PERMITTED: &str = "--native-gangs=not-permitted";
+
 static PERMITS: Semaphore = Semaphore::const_new(SIZE);
 /// The control planes that no test uses.
 static FREE: Mutex<Vec<ControlPlane>> = Mutex::new(Vec::new());
@@ -37,8 +43,8 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 /// A control plane without services.
 struct ControlPlane {
     dir: PathBuf,
-    /// The flag with which it was started, if any: the variant of the workload API.
-    variant: Option<String>,
+    /// The flag with which it was started: the variant of the workload API.
+    variant: String,
     /// Its objects while no test uses it.
     objects: ClusterObjects,
 }
@@ -51,7 +57,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Waits for a control plane of the variant that the flags of `cargo xtask up` demand.
+    /// Waits for a control plane of the variant that the [`flags`] of `cargo xtask up` demand.
     ///
     /// # Panics
     /// If the control plane does not start.
@@ -61,11 +67,11 @@ impl Lease {
         for dir in abandoned {
             xtask::down(&dir).await;
         }
-        let variant = flags.iter().find(|flag| flag.starts_with("--native-gangs")).cloned();
-        let control_plane = match take_free(variant.as_ref()) {
+        let variant = variant(flags).filter(|variant| *variant != NOT_PERMITTED).unwrap_or(SERVED);
+        let control_plane = match take_free(variant) {
             Some(free) if free.variant == variant => free,
-            Some(other) => ControlPlane::start(other.dir, variant).await,
-            None => ControlPlane::start(new_folder(), variant).await,
+            Some(other) => ControlPlane::start(other.dir, variant.to_owned()).await,
+            None => ControlPlane::start(new_folder(), variant.to_owned()).await,
         };
         Self { control_plane: Some(control_plane), _permit: permit }
     }
@@ -93,10 +99,21 @@ impl Drop for Lease {
     }
 }
 
-/// A free control plane, if possible of this variant.
-fn take_free(variant: Option<&String>) -> Option<ControlPlane> {
+/// The flags of `cargo xtask up` for a test with these.
+pub(crate) fn flags(flags: &[String]) -> Vec<String> {
+    let not_permitted = variant(flags).is_none().then(|| NOT_PERMITTED.to_owned());
+    flags.iter().cloned().chain(not_permitted).collect()
+}
+
+fn variant(flags: &[String]) -> Option<&str> {
+    flags.iter().map(String::as_str).find(|flag| flag.starts_with(SERVED))
+}
+
+/// A free control plane, if possible of this variant, otherwise one of which few tests need the variant.
+fn take_free(variant: &str) -> Option<ControlPlane> {
     let mut free = FREE.lock();
-    let at = free.iter().position(|control_plane| control_plane.variant.as_ref() == variant);
+    let of_variant = free.iter().position(|control_plane| control_plane.variant == variant);
+    let at = of_variant.or_else(|| free.iter().position(|control_plane| control_plane.variant != SERVED));
     // A new one is started only if all others are in use.
     at.map(|at| free.remove(at)).or_else(|| free.pop())
 }
@@ -107,9 +124,8 @@ fn new_folder() -> PathBuf {
 
 impl ControlPlane {
     /// Starts a control plane, or restarts its processes with another variant.
-    async fn start(dir: PathBuf, variant: Option<String>) -> Self {
-        let flags: Vec<_> = variant.iter().cloned().chain(["--no-services".to_owned()]).collect();
-        xtask::up(&dir, &flags).await;
+    async fn start(dir: PathBuf, variant: String) -> Self {
+        xtask::up(&dir, &[variant.clone(), "--no-services".to_owned()]).await;
         let objects = ClusterObjects::read(&client(&dir).await).await.expect("the objects of a new control plane");
         Self { dir, variant, objects }
     }

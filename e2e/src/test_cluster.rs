@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use crate::audit::AuditLog;
 use crate::poll::poll_until_contains;
-use crate::pool::Lease;
+use crate::pool::{self, Lease};
 use crate::processes::{self, Process};
 use crate::timing::{self, Phase};
 use crate::xtask;
@@ -51,7 +51,7 @@ impl TestCluster {
     /// If there is none: `cargo xtask test` runs these tests.
     pub fn shared() -> Self {
         timing::start();
-        Self::new("shared", shared_folder(), Use::Shared, &[])
+        Self::new("shared", shared_folder(), Use::Shared, vec![])
     }
 
     /// Starts services for this test alone, on a control plane that other tests use before and after it. The test may change and delete
@@ -61,7 +61,8 @@ impl TestCluster {
     /// # Panics
     /// If the services do not start.
     pub async fn with_own_services(name: &str, flags: &[&str]) -> Self {
-        let lease = Lease::take(&to_owned(flags)).await;
+        let flags = pool::flags(&to_owned(flags));
+        let lease = Lease::take(&flags).await;
         let dir = lease.dir().to_owned();
         let mut cluster = Self::new(name, dir, Use::Leased(lease), flags);
         cluster.log = cluster.log.from_now();
@@ -94,12 +95,12 @@ impl TestCluster {
     async fn new_own(name: &str, flags: &[&str]) -> Self {
         let acquired = timing::count(Phase::Queue, OWN_CONTROL_PLANE.acquire()).await;
         let permit = acquired.expect("the semaphore is never closed");
-        Self::new(name, own_folder(&format!("faults-{name}")), Use::Own { _permit: permit }, flags)
+        Self::new(name, own_folder(&format!("faults-{name}")), Use::Own { _permit: permit }, to_owned(flags))
     }
 
-    fn new(name: &str, dir: PathBuf, use_: Use, flags: &[&str]) -> Self {
+    fn new(name: &str, dir: PathBuf, use_: Use, flags: Vec<String>) -> Self {
         let log = AuditLog::from_start(&dir);
-        Self { name: name.to_owned(), dir, use_, flags: to_owned(flags), log, during_stop: Mutex::default() }
+        Self { name: name.to_owned(), dir, use_, flags, log, during_stop: Mutex::default() }
     }
 
     /// The requests to the API server since this test uses it.
@@ -128,7 +129,8 @@ impl TestCluster {
     /// # Panics
     /// If they do not start.
     pub async fn up_with(&mut self, flags: &[&str]) {
-        self.flags = to_owned(flags);
+        let flags = to_owned(flags);
+        self.flags = if matches!(self.use_, Use::Leased(_)) { pool::flags(&flags) } else { flags };
         self.up().await;
     }
 

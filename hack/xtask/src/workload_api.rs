@@ -19,6 +19,8 @@ pub(crate) enum WorkloadApi {
     On,
     /// Only the component is applied: the API server does not serve the API
     NotServed,
+    /// All parts; the component is not applied, so the services may not use the API
+    NotPermitted,
     /// All parts, without the preemption of whole gangs
     WithoutPreemption,
     /// All parts, without topology constraints in `PodGroup`s
@@ -30,7 +32,7 @@ pub(crate) enum WorkloadApi {
 impl WorkloadApi {
     /// Whether the services may use the API: the component of the default scheduler is applied.
     pub(crate) fn is_permitted(self) -> bool {
-        self != Self::Off
+        !matches!(self, Self::Off | Self::NotPermitted)
     }
 
     /// Whether the API server serves the API.
@@ -59,7 +61,7 @@ impl WorkloadApi {
         let without = |excluded: &str| GATES.iter().copied().filter(|gate| *gate != excluded).collect();
         match self {
             Self::Off | Self::NotServed => Vec::new(),
-            Self::On | Self::SchedulerWithoutGangs => GATES.to_vec(),
+            Self::On | Self::NotPermitted | Self::SchedulerWithoutGangs => GATES.to_vec(),
             Self::WithoutPreemption => without(PREEMPTION),
             Self::WithoutTopology => without(TOPOLOGY),
         }
@@ -91,7 +93,9 @@ mod tests {
         for mode in [WorkloadApi::Off, WorkloadApi::NotServed] {
             check(mode, &[], "", "");
         }
-        check(WorkloadApi::On, &[SERVED, &all], &all, &all);
+        for mode in [WorkloadApi::On, WorkloadApi::NotPermitted] {
+            check(mode, &[SERVED, &all], &all, &all);
+        }
         check(WorkloadApi::WithoutPreemption, &[SERVED, WITHOUT_PREEMPTION], WITHOUT_PREEMPTION, WITHOUT_PREEMPTION);
         let without_topology = "--feature-gates=GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true";
         check(WorkloadApi::WithoutTopology, &[SERVED, without_topology], without_topology, without_topology);
