@@ -42,8 +42,10 @@ const CREATE: &str = "CREATE";
 const UPDATE: &str = "UPDATE";
 const DELETE: &str = "DELETE";
 
-/// An object that is terminating passes unchecked, so that its finalizers can always be removed.
-const NOT_TERMINATING: (&str, &str) = ("not-terminating", "!has(object.metadata.deletionTimestamp)");
+/// An object that is terminating passes unchecked, so that its finalizers can always be removed. The old object decides: the API server
+/// accepts a deletion time in a server-side apply that creates an object.
+const NOT_TERMINATING: (&str, &str) =
+    ("not-terminating", "oldObject == null || !has(oldObject.metadata.deletionTimestamp)");
 const SPEC_CHANGED: (&str, &str) = ("spec-changed", "oldObject == null || object.spec != oldObject.spec");
 /// A `Scale` with zero replicas has no field `replicas`.
 const REPLICAS_CHANGED: (&str, &str) =

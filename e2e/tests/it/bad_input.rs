@@ -9,6 +9,7 @@ use e2e::standalone::{self, StandaloneService};
 use e2e::{Namespace, TestCluster, fixtures, in_namespace};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_dev_harness::readiness_probe;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 /// A valid set in which `by` replaces the text `replaced`.
@@ -75,6 +76,20 @@ async fn invalid_input_is_rejected_with_the_field_and_the_remedy() {
         expect_test::expect_file![path].assert_eq(&document);
         let stored = ns.api::<PodCliqueSet>().list(&kube::api::ListParams::default()).await.expect("a list");
         assert_eq!(stored.items.len(), 1, "only the valid set is stored");
+    })
+    .await;
+}
+
+/// The API server stores the deletion time of a server-side apply that creates an object.
+#[tokio::test]
+async fn an_applied_set_with_a_deletion_time_is_validated() {
+    in_namespace("e2e-applied-deletion-time", async |ns| {
+        let mut set: Value =
+            serde_saphyr::from_str(&invalid_set("  replicas: 1\n", "  replicas: 100000\n")).expect("YAML");
+        set["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let applied = ns.api::<PodCliqueSet>().patch("bad", &PatchParams::apply("user"), &Patch::Apply(&set)).await;
+        let error = applied.expect_err("the set is denied").to_string();
+        assert!(error.contains("pcs.validating.webhooks.grove.io"), "{error}");
     })
     .await;
 }

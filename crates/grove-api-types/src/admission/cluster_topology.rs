@@ -71,7 +71,7 @@ fn validate_update<'a, K: Resource>(
 where
     Topology: From<&'a K>,
 {
-    if is_terminating(new) {
+    if is_terminating(old) {
         return ValidationResult::default();
     }
     let mut errors = ErrorCollector::for_stored();

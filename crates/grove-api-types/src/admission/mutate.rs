@@ -30,9 +30,6 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
     }
     let read = |object: &Value| PodCliqueSet::deserialize(object);
     let Ok(set) = read(object) else { return vec![] };
-    if is_terminating(&set) {
-        return vec![];
-    }
     let mut patch = PatchBuilder { object, operations: vec![] };
     let Some(old_object) = old else {
         patch.spec(&default::pod_clique_set(&set));
@@ -45,6 +42,9 @@ pub fn default_pod_clique_set(object: &Value, old: Option<&Value>, facts: &Facts
         patch.spec(&default::pod_clique_set(&set));
         return patch.operations;
     };
+    if is_terminating(&old) {
+        return vec![];
+    }
     if object.get("spec") != old_object.get("spec") {
         patch.spec(&default::pod_clique_set_on_update(&set, &old));
     }
@@ -59,9 +59,8 @@ pub fn default_cluster_topology(object: &Value) -> Vec<PatchOperation> {
     let domain = |level: &Value| level.get("domain").and_then(Value::as_str).map_or(usize::MAX, domain_rank);
     let mut ordered = written.clone();
     ordered.sort_by_key(domain);
-    let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     let is_known = written.iter().all(|level| domain(level) < TopologyDomain::ALL.len());
-    if is_terminating || !is_known || ordered == written {
+    if !is_known || ordered == written {
         return vec![];
     }
     let path = PointerBuf::from_tokens(["spec", "levels"]);

@@ -33,11 +33,8 @@ mod update;
 /// The labels and annotations of a set that the rules read.
 pub const VALIDATED_KEYS: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, QUEUE_KEYS[0], QUEUE_KEYS[1]];
 
-/// Validates a new set.
+/// Validates a new set, also one with a deletion time: the API server stores the deletion time of a server-side apply that creates an object.
 pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> ValidationResult {
-    if is_terminating(set) {
-        return ValidationResult::default();
-    }
     let set = default::pod_clique_set(set);
     let topology_name = resolve_topology_name_on_create(&set, &facts.topology.name);
     let context = ValidationContext::new(&set, facts, topology_name);
@@ -52,7 +49,7 @@ pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> ValidationResult {
 /// Validates the update of a set. The function accepts terminating sets and updates that change no validated field. It ignores
 /// the errors that the old set has too (ratcheting), so that they do not block the change of another field.
 pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) -> ValidationResult {
-    if is_terminating(new) {
+    if is_terminating(old) {
         return ValidationResult::default();
     }
     let (new, old) = (default::pod_clique_set_on_update(new, old), default::pod_clique_set(old));

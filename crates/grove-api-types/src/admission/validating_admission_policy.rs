@@ -306,7 +306,7 @@ pub fn policies() -> [Value; 2] {
                 "resources": ["podcliquesets"],
             }] },
             "matchConditions": [
-                { "name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)" },
+                { "name": "not-terminating", "expression": "oldObject == null || !has(oldObject.metadata.deletionTimestamp)" },
                 { "name": "validated-fields-changed", "expression": changed },
             ],
             "variables": variables,

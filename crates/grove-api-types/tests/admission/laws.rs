@@ -117,9 +117,11 @@ fn check_ratcheting(set: &PodCliqueSet, facts: &Facts) -> Result<(), String> {
     let mut with_finalizer = set.clone();
     with_finalizer.metadata.finalizers = Some(vec!["a/b".to_owned()]);
     check_accepted(&validate_update(set, &with_finalizer, facts), "the removal of a finalizer is denied")?;
+    let mut terminating = set.clone();
+    terminating.metadata.deletion_timestamp = Some(DELETION_TIME.clone());
     other.metadata.deletion_timestamp = Some(DELETION_TIME.clone());
     other.spec.template.cliques.clear();
-    check_accepted(&validate_update(&other, set, facts), "an update of the terminating set is denied")
+    check_accepted(&validate_update(&other, &terminating, facts), "an update of the terminating set is denied")
 }
 
 /// The laws of topologies of both kinds. The result is whether the new object is a topology.
