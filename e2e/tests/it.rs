@@ -14,6 +14,7 @@ mod it {
     mod deletion_policies;
     mod deployment;
     mod expansion;
+    mod foreign_owners;
     mod groups;
     mod isolation;
     mod kubectl_wait;

@@ -26,7 +26,10 @@ pub fn is_adoptable(child: &ObjectMeta) -> bool {
     controller_of(child).is_none() && child.deletion_timestamp.is_none()
 }
 
-/// Whether `owner` controls the child. The UID decides, so that another object with the name of the owner does not.
+/// Whether `owner` controls the child. The UID decides, so that another object with the name of the owner does not. An owner with a namespace
+/// controls objects of this namespace only, although any user can write its UID elsewhere.
 pub fn is_controlled_by<K: Resource, Owner: Resource>(child: &K, owner: &Owner) -> bool {
-    controller_of(child.meta()).is_some_and(|controller| Some(&controller.uid) == owner.meta().uid.as_ref())
+    let (child, owner) = (child.meta(), owner.meta());
+    let has_scope = owner.namespace.is_none() || owner.namespace == child.namespace;
+    has_scope && controller_of(child).is_some_and(|controller| Some(&controller.uid) == owner.uid.as_ref())
 }

@@ -45,11 +45,14 @@ struct PendingCreate {
     relists: u64,
 }
 
-/// The expectations of all owners of one controller, by the UID of the owner. An entry is removed when the cache has the child,
+/// The namespace and the UID of an owner. Its children share the namespace: an owner reference with its UID elsewhere is not valid.
+type OwnerKey = (String, String);
+
+/// The expectations of all owners of one controller. An entry is removed when the cache has the child,
 /// when the child or its owner is deleted, or at the next relist.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    by_owner_uid: Mutex<BTreeMap<String, BTreeMap<ChildKey, PendingCreate>>>,
+    by_owner: Mutex<BTreeMap<OwnerKey, BTreeMap<ChildKey, PendingCreate>>>,
 }
 
 impl Expectations {
@@ -64,14 +67,14 @@ impl Expectations {
             })
             .collect();
         if !expected.is_empty() {
-            self.by_owner_uid.lock().entry(uid(owner)).or_default().extend(expected);
+            self.by_owner.lock().entry(key_of(owner)).or_default().extend(expected);
         }
     }
 
     /// Records the UIDs in the responses, and drops the creates that failed.
     pub fn record_results<Owner: Resource>(&self, owner: &Owner, result: &ExecutionResult) {
-        let mut by_owner_uid = self.by_owner_uid.lock();
-        let Some(pending) = by_owner_uid.get_mut(&uid(owner)) else { return };
+        let mut by_owner = self.by_owner.lock();
+        let Some(pending) = by_owner.get_mut(&key_of(owner)) else { return };
         for step in result.steps.iter().filter(|step| step.verb == "create") {
             let key = ChildKey::of(&step.target);
             match (&step.result, pending.get_mut(&key)) {
@@ -85,7 +88,7 @@ impl Expectations {
         // Nothing waits for creates that were not executed or have an unknown result.
         pending.retain(|_, create| create.uid.is_some());
         if pending.is_empty() {
-            by_owner_uid.remove(&uid(owner));
+            by_owner.remove(&key_of(owner));
         }
     }
 
@@ -97,23 +100,24 @@ impl Expectations {
 
     /// Drops the create of a deleted child with this metadata, for a child that could not be decoded.
     pub fn drop_deleted_by_metadata<Child: Resource<DynamicType = ()>>(&self, child: &ObjectMeta) {
-        let mut by_owner_uid = self.by_owner_uid.lock();
-        if by_owner_uid.is_empty() {
+        let mut by_owner = self.by_owner.lock();
+        if by_owner.is_empty() {
             return;
         }
         let key = ChildKey { kind: group_kind_of::<Child>(), name: child.name.clone().unwrap_or_default() };
         let Some(owner) = controller_of(child) else {
             // The child may have lost its controller reference since its creation, so its owner is unknown.
-            by_owner_uid.retain(|_, pending| {
+            by_owner.retain(|_, pending| {
                 drop_deleted_create(pending, &key, child.uid.as_ref());
                 !pending.is_empty()
             });
             return;
         };
-        let Some(pending) = by_owner_uid.get_mut(&owner.uid) else { return };
+        let owner = (child.namespace.clone().unwrap_or_default(), owner.uid.clone());
+        let Some(pending) = by_owner.get_mut(&owner) else { return };
         drop_deleted_create(pending, &key, child.uid.as_ref());
         if pending.is_empty() {
-            by_owner_uid.remove(&owner.uid);
+            by_owner.remove(&owner);
         }
     }
 
@@ -125,22 +129,22 @@ impl Expectations {
         is_cached: impl Fn(&ChildKey, &str) -> bool,
         relists: impl Fn(&str) -> u64,
     ) -> PendingCreates {
-        let mut by_owner_uid = self.by_owner_uid.lock();
-        let Some(pending) = by_owner_uid.get_mut(&uid(owner)) else { return PendingCreates::default() };
+        let mut by_owner = self.by_owner.lock();
+        let Some(pending) = by_owner.get_mut(&key_of(owner)) else { return PendingCreates::default() };
         pending.retain(|key, create| {
             let is_fulfilled = create.uid.as_deref().is_some_and(|uid| is_cached(key, uid));
             !is_fulfilled && create.relists == relists(&key.kind)
         });
         let children = pending.keys().cloned().collect();
         if pending.is_empty() {
-            by_owner_uid.remove(&uid(owner));
+            by_owner.remove(&key_of(owner));
         }
         PendingCreates { children }
     }
 
     /// The number of creates with pending watch events.
     pub fn len(&self) -> usize {
-        self.by_owner_uid.lock().values().map(BTreeMap::len).sum()
+        self.by_owner.lock().values().map(BTreeMap::len).sum()
     }
 
     /// Whether no watch event is pending.
@@ -150,7 +154,7 @@ impl Expectations {
 
     /// Drops the expectations of a deleted owner.
     pub fn forget<Owner: Resource>(&self, owner: &Owner) {
-        self.by_owner_uid.lock().remove(&uid(owner));
+        self.by_owner.lock().remove(&key_of(owner));
     }
 }
 
@@ -163,8 +167,8 @@ fn drop_deleted_create(pending: &mut BTreeMap<ChildKey, PendingCreate>, key: &Ch
     }
 }
 
-fn uid(owner: &impl Resource) -> String {
-    owner.uid().unwrap_or_default()
+fn key_of(owner: &impl Resource) -> OwnerKey {
+    (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default())
 }
 
 /// The children of one owner with pending watch events.
@@ -232,14 +236,14 @@ mod tests {
         assert_eq!(pending(&expectations, &[], 1), ["a"], "b failed, and c was not requested");
         assert_eq!(pending(&expectations, &["another"], 1), ["a"]);
         assert_eq!(pending(&expectations, &["1"], 1), Vec::<String>::new());
-        assert!(expectations.by_owner_uid.lock().is_empty());
+        assert!(expectations.by_owner.lock().is_empty());
     }
 
     #[test]
     fn a_relist_fulfils_every_expectation() {
         let expectations = expecting(&[("a", Some("1"))]);
         assert_eq!(pending(&expectations, &[], 2), Vec::<String>::new());
-        assert!(expectations.by_owner_uid.lock().is_empty());
+        assert!(expectations.by_owner.lock().is_empty());
     }
 
     #[test]
@@ -262,7 +266,7 @@ mod tests {
         let mut child = object("a");
         (child.metadata.uid, child.metadata.owner_references) = (Some("1".into()), None);
         expectations.drop_deleted(&child);
-        assert!(expectations.by_owner_uid.lock().is_empty());
+        assert!(expectations.by_owner.lock().is_empty());
     }
 
     #[test]
@@ -298,6 +302,6 @@ mod tests {
     fn the_expectations_of_a_deleted_owner_are_dropped() {
         let expectations = expecting(&[("a", Some("1"))]);
         expectations.forget(&object("o"));
-        assert!(expectations.by_owner_uid.lock().is_empty());
+        assert!(expectations.by_owner.lock().is_empty());
     }
 }

@@ -230,7 +230,7 @@ mod tests {
     fn a_created_child_that_cannot_be_decoded_and_is_deleted_is_no_longer_expected() {
         let (children, writer) = Cache::<Pod>::with_writer(InformerOptions::default());
         let mut owner = ReplicaSet::default();
-        owner.metadata.uid = Some("u".into());
+        (owner.metadata.namespace, owner.metadata.uid) = (Some("ns".into()), Some("u".into()));
         let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
         let name_waiters = NameWaiters::new(&Cache::from_objects([]));
         let mut triggers = enqueue_owners_of_unreadable(&children, &creates, &name_waiters);

@@ -39,7 +39,12 @@ pub use self::{
     sums::Sum,
     unreadable_objects::{DecodedObject, UnreadableObject},
 };
-use self::{indexer::Indexer, reflector::Event, unreadable_objects::UnreadableChanges};
+use self::{
+    indexer::{Indexer, owner_value, parse_owner_value},
+    reflector::Event,
+    unreadable_objects::UnreadableChanges,
+};
+use crate::foreign_owners::OwnedObjects;
 
 /// One change of one object: a creation has no `old`, a deletion has no `new`. It is like the arguments of a
 /// client-go event handler, and unlike an entry of client-go's `DeltaFIFO`, which has no old object.
@@ -235,9 +240,9 @@ impl<K: Resource> Cache<K> {
         readable || unreadable.is_some_and(|object| object.metadata.uid.as_deref() == uid)
     }
 
-    /// The objects that the object with this uid controls, sorted by namespace and name.
-    pub fn owned_by(&self, owner_uid: &str) -> Vec<Arc<K>> {
-        self.by_index(&Index::OWNER, owner_uid)
+    /// The objects that the object with this uid controls, sorted by name. They share its namespace, which is empty for cluster-scoped objects.
+    pub fn owned_by(&self, namespace: &str, owner_uid: &str) -> Vec<Arc<K>> {
+        self.by_index(&Index::OWNER, &owner_value(namespace, owner_uid))
     }
 
     /// The objects of the namespace without a controller, sorted by name.
@@ -267,6 +272,22 @@ impl<K: Resource> Cache<K> {
         let (availability, relists) = (Sender::new(Availability::Served), Sender::new(0));
         let (subscribers, changed) = (Arc::default(), Arc::default());
         Self { indexer, observers: observers.into(), subscribers, availability, relists, changed }
+    }
+}
+
+impl<K: Resource + Send + Sync> OwnedObjects for Cache<K> {
+    fn visit_controllers(&self, visit: &mut dyn FnMut(&str, &str, usize)) {
+        for (value, count) in self.indexer.read().values_of(&Index::OWNER) {
+            let (namespace, uid) = parse_owner_value(value);
+            visit(namespace, uid, count);
+        }
+    }
+
+    fn visit_objects(&self, visit: &mut dyn FnMut(&str, &str)) {
+        for object in self.indexer.read().iter() {
+            let metadata = object.meta();
+            visit(metadata.namespace.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default());
+        }
     }
 }
 

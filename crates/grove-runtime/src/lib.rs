@@ -25,6 +25,7 @@ pub mod leadership;
 pub mod rbac;
 
 pub mod caches;
+mod foreign_owners;
 pub mod live_list;
 pub mod object_decoding;
 mod resource_version;

@@ -7,6 +7,8 @@ use prometheus::{
     core::Collector,
 };
 
+use crate::foreign_owners::ForeignOwners;
+
 /// A delay of more than 100 ms shows that a computation blocked the thread of the leader election.
 const RENEWAL_DELAY_BUCKETS: [f64; 6] = [0.001, 0.005, 0.02, 0.1, 1.0, 10.0];
 
@@ -34,6 +36,7 @@ struct InformerMetrics {
     cache_objects: IntGaugeVec,
     unreadable_objects: IntGaugeVec,
     cache_index_values: IntGaugeVec,
+    foreign_owners: ForeignOwners,
 }
 
 impl InformerMetrics {
@@ -59,6 +62,7 @@ impl InformerMetrics {
                 "Number of values in an index of the cache of a kind.",
                 &["kind", "index"],
             )?,
+            foreign_owners: ForeignOwners::register(registry)?,
         })
     }
 }
@@ -184,6 +188,11 @@ impl Metrics {
     /// The gauge of the number of objects of a kind that could not be decoded.
     pub fn unreadable_objects(&self, kind: &str) -> IntGauge {
         self.informers.unreadable_objects.with_label_values(&[kind])
+    }
+
+    /// The metric about owner references between namespaces.
+    pub(crate) fn foreign_owners(&self) -> &ForeignOwners {
+        &self.informers.foreign_owners
     }
 
     /// The gauge of the number of values in an index of the cache of a kind.

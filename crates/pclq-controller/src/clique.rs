@@ -197,5 +197,6 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     if ctx.caches.orphan_deletions.contains(deleted) {
         return Plan::new();
     }
-    plan::delete_children(&ctx.caches.pods.owned_by(&uid), &ctx.caches.claims.owned_by(&uid))
+    let namespace = deleted.namespace().unwrap_or_default();
+    plan::delete_children(&ctx.caches.pods.owned_by(&namespace, &uid), &ctx.caches.claims.owned_by(&namespace, &uid))
 }

@@ -204,7 +204,7 @@ mod tests {
             for (version, of_version) in (1..).zip(states) {
                 fixture.pods.apply(state(name, index, version, of_version));
             }
-            let (tombstones, terminating) = fixture.tombstones.of_clique("u", &fixture.pod_cache.owned_by("u"));
+            let (tombstones, terminating) = fixture.tombstones.of_clique("u", &fixture.pod_cache.owned_by("ns", "u"));
             let deleted = tombstones.iter().chain(&terminating);
             let ended = deleted.map(|pod| (pod.name_any(), pod.status.phase.clone(), pod.is_terminating()));
             let expected = ("ended".to_owned(), Some("Failed".to_owned()), false);
@@ -257,7 +257,7 @@ mod tests {
             });
             let mut newest = 0;
             while !writer.is_finished() {
-                let pods = fixture.pod_cache.owned_by("u");
+                let pods = fixture.pod_cache.owned_by("ns", "u");
                 let tombstones = fixture.tombstones_of("u");
                 let known = pods.iter().chain(&tombstones);
                 let seen = known.filter_map(|pod| pod.name_any()[1..].parse::<i32>().ok()).max().unwrap_or(-1);

@@ -77,7 +77,8 @@ fn groups_of_replica(
 ) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
     let Some(domain) = delta.object() else { return vec![] };
     let owner = controller_of(&domain.metadata).map(|owner| owner.uid.as_str());
-    let groups = owner.map(|uid| groups.owned_by(uid)).unwrap_or_default();
+    let namespace = domain.namespace().unwrap_or_default();
+    let groups = owner.map(|uid| groups.owned_by(&namespace, uid)).unwrap_or_default();
     let replica = |labels: &std::collections::BTreeMap<String, String>| labels.get(labels::SET_REPLICA).cloned();
     let of_replica = groups.into_iter().filter(|group| replica(group.labels()) == replica(domain.labels()));
     of_replica.map(|group| ObjectRef::from_obj(&*group)).collect()

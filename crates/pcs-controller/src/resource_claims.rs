@@ -91,7 +91,7 @@ impl ResourceClaims {
     ) -> impl Stream<Item = ObjectRef<PodCliqueScalingGroup>> + Send + 'static + use<> {
         let groups = groups.clone();
         self.referring_sets(sets).flat_map(move |set| {
-            let of_set = groups.owned_by(&set.uid().unwrap_or_default());
+            let of_set = groups.owned_by(&set.namespace().unwrap_or_default(), &set.uid().unwrap_or_default());
             stream::iter(of_set).map(|group| ObjectRef::from_obj(&*group))
         })
     }

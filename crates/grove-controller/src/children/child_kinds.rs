@@ -149,8 +149,8 @@ impl<O: OwnerKind> ChildKinds<O> {
 
     /// The children that `owner` controls, from the caches.
     pub(super) fn observe(self, informers: &SharedInformerFactory, owner: &O::Object) -> ObservedChildren {
-        let (uid, mut children) = (owner.uid().unwrap_or_default(), ObservedChildren::default());
-        self.0.iter().for_each(|kind| kind.observe(informers, &uid, &mut children));
+        let mut children = ObservedChildren::default();
+        self.0.iter().for_each(|kind| kind.observe(informers, owner, &mut children));
         children
     }
 
@@ -218,7 +218,7 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     /// The failure domain of each desired child, by name.
     fn failure_domains(&self, expansion: &O::Expansion<'_>) -> Vec<(String, i32)>;
     /// Reads the children of the owner from the cache.
-    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren);
+    fn observe(&self, informers: &SharedInformerFactory, owner: &O::Object, children: &mut ObservedChildren);
     /// The objects with the name of a desired child that the owner does not control, and the unreadable ones among its children.
     fn name_conflicts(
         &self,
@@ -278,8 +278,14 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         C::desired(expansion).filter_map(|desired| domain((desired.name, desired.failure_domain))).collect()
     }
 
-    fn observe(&self, informers: &SharedInformerFactory, owner_uid: &str, children: &mut ObservedChildren) {
-        children.extend(informers.cache::<C::Object>().owned_by(owner_uid));
+    fn observe(
+        &self,
+        informers: &SharedInformerFactory,
+        owner: &<C::Owner as OwnerKind>::Object,
+        children: &mut ObservedChildren,
+    ) {
+        let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
+        children.extend(informers.cache::<C::Object>().owned_by(&namespace, &uid));
     }
 
     fn name_conflicts(

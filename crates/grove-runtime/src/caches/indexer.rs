@@ -41,14 +41,26 @@ impl<K> Clone for Index<K> {
 impl<K> Copy for Index<K> {}
 
 impl<K: Resource> Index<K> {
-    /// Objects by the uid of their controller.
-    pub const OWNER: Self = Self { name: "owner", values: owner_uid };
+    /// Objects by their namespace and the uid of their controller. Any user can write an owner reference with the uid of an object of another
+    /// namespace; Kubernetes has no such owners.
+    pub const OWNER: Self = Self { name: "owner", values: owner_of };
     /// Objects without a controller, by their namespace.
     pub const ORPHANS: Self = Self { name: "orphans", values: namespace_of_orphan };
 }
 
-fn owner_uid<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
-    controller_of(object.meta()).map(|owner| Cow::Borrowed(&*owner.uid)).into_iter().collect()
+fn owner_of<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    controller_of(object.meta()).map(|owner| Cow::Owned(owner_value(namespace, &owner.uid))).into_iter().collect()
+}
+
+/// The value of [`Index::OWNER`] for the objects of a namespace with this controller. Neither part contains a slash.
+pub(super) fn owner_value(namespace: &str, uid: &str) -> String {
+    format!("{namespace}/{uid}")
+}
+
+/// The namespace and the uid of an [`owner_value`].
+pub(super) fn parse_owner_value(value: &str) -> (&str, &str) {
+    value.split_once('/').unwrap_or_default()
 }
 
 fn namespace_of_orphan<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
@@ -192,6 +204,13 @@ impl<K> Indexer<K> {
     /// The number of values in each index, in the order of the indices.
     pub(super) fn index_sizes(&self) -> impl Iterator<Item = usize> {
         self.indices.iter().map(|index| index.by_value.len())
+    }
+
+    /// The values of an index, and the number of objects with each. Empty if the informer was started without the index.
+    pub(super) fn values_of(&self, index: &Index<K>) -> impl Iterator<Item = (&str, usize)> {
+        let indexed = self.indices.iter().find(|indexed| indexed.index.name == index.name);
+        let values = indexed.into_iter().flat_map(|indexed| &indexed.by_value);
+        values.map(|(value, objects)| (value.as_str(), objects.len()))
     }
 
     /// Whether an object has `value` in the index.

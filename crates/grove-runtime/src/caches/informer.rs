@@ -37,6 +37,7 @@ where
     let reflector = Reflector::new(api, kind.clone(), &options, metrics.clone());
     let prerequisite = options.prerequisite.take();
     let (cache, writer) = Cache::with_writer(options);
+    metrics.foreign_owners().add(&kind, cache.clone());
     let mut ready = Some(ready);
     let mut sink = move |event| {
         let availability = match &event {

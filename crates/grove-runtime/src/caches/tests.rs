@@ -108,7 +108,7 @@ async fn the_first_list_fills_the_cache_before_the_service_is_ready() {
     assert_eq!(informer.ready.wait().now_or_never(), None);
     informer.ready.wait().await;
     assert_eq!((informer.next().await, informer.next().await), ("+b".into(), "+a".into()));
-    let owned: Vec<_> = informer.cache.owned_by("owner").iter().map(|object| object.name_any()).collect();
+    let owned: Vec<_> = informer.cache.owned_by("ns", "owner").iter().map(|object| object.name_any()).collect();
     assert_eq!(owned, ["a", "b"]);
     assert_eq!(informer.cache.get("ns", "a").unwrap().metadata.managed_fields, None);
     assert_eq!(informer.cache.len(), 2);
@@ -303,5 +303,5 @@ fn an_object_with_a_known_name_and_another_uid_is_a_delete_and_a_create() {
     assert_eq!(deltas, [(true, false), (false, true)]);
     assert!(writer.delete(object("first")).is_empty(), "the delete of the first object came late");
     assert_eq!(cache.get("ns", "a").unwrap().uid().as_deref(), Some("second"));
-    assert_eq!((cache.len(), cache.owned_by("owner").len()), (1, 1));
+    assert_eq!((cache.len(), cache.owned_by("ns", "owner").len()), (1, 1));
 }

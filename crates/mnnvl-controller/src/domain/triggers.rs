@@ -62,7 +62,7 @@ fn domains_with(
     (set, uid): (&str, Option<String>),
     is_selected: impl Fn(&ComputeDomain) -> bool,
 ) -> Vec<ObjectRef<ComputeDomain>> {
-    let controlled = uid.map(|uid| domains.owned_by(&uid)).unwrap_or_default();
+    let controlled = uid.map(|uid| domains.owned_by(namespace, &uid)).unwrap_or_default();
     let labelled = domains.by_index(&BY_SET, &set_key(namespace, set));
     let all = controlled.into_iter().chain(labelled).filter(|domain| is_selected(domain));
     all.map(|domain| ObjectRef::from_obj(&*domain)).collect()

@@ -32,7 +32,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let clique = with_defaults(clique);
     let uid = clique.uid().unwrap_or_default();
     let namespace = clique.namespace().unwrap_or_default();
-    let pods = caches.pods.owned_by(&uid);
+    let pods = caches.pods.owned_by(&namespace, &uid);
     let mut orphans = caches.pods.orphans(&namespace);
     let name = clique.metadata.name.as_deref();
     orphans.retain(|pod| is_adoptable(&pod.metadata) && labelled_clique(&pod.metadata) == name);

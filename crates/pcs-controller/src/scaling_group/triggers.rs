@@ -29,8 +29,9 @@ pub(super) fn groups_of_set(
     groups: &Cache<PodCliqueScalingGroup>,
     delta: &Delta<PodCliqueSet>,
 ) -> Vec<ObjectRef<PodCliqueScalingGroup>> {
-    let uid = delta.object().and_then(|set| set.uid()).unwrap_or_default();
-    groups.owned_by(&uid).iter().map(|group| ObjectRef::from_obj(&**group)).collect()
+    let Some(set) = delta.object() else { return vec![] };
+    let (namespace, uid) = (set.namespace().unwrap_or_default(), set.uid().unwrap_or_default());
+    groups.owned_by(&namespace, &uid).iter().map(|group| ObjectRef::from_obj(&**group)).collect()
 }
 
 /// The groups with cliques in the gang. They are found by the name of the gang, because the cliques may not exist yet.

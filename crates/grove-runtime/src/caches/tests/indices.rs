@@ -56,12 +56,24 @@ fn orphans_are_found_by_namespace_and_by_no_uid() {
         writer.replace(vec![object(&orphan("a", 1)), object(&map("c", 1)), object(&elsewhere)]);
         let names = || names(&cache.orphans("ns"));
         assert_eq!(names(), ["a"]);
-        assert!(cache.owned_by("").is_empty(), "an orphan has no owner, not an owner without a uid");
+        assert!(cache.owned_by("ns", "").is_empty(), "an orphan has no owner, not an owner without a uid");
         writer.apply(object(&map("a", 2)));
         writer.apply(object(&orphan("c", 2)));
         assert_eq!(names(), ["c"]);
-        assert_eq!(cache.owned_by("owner").len(), 1);
+        assert_eq!(cache.owned_by("ns", "owner").len(), 1);
     }
+}
+
+/// A user of the other namespace knows the uid of the owner.
+#[test]
+fn an_owner_has_no_objects_in_another_namespace() {
+    let mut foreign = map("a", 1);
+    foreign["metadata"]["namespace"] = json!("other");
+    foreign["metadata"]["uid"] = json!("foreign");
+    let (cache, writer) = Cache::with_writer(InformerOptions::default());
+    writer.replace(vec![object(&map("a", 1)), object(&foreign)]);
+    let owned: Vec<_> = cache.owned_by("ns", "owner").iter().map(|object| object.namespace()).collect();
+    assert_eq!(owned, [Some("ns".to_owned())]);
 }
 
 #[test]
@@ -192,8 +204,9 @@ fn an_index_answers_like_a_scan_after_any_events() {
         assert!(cache.sum_values(&VERSIONS) <= 2, "a value without objects has no entry");
         for namespace in ["ns", "other"] {
             assert_eq!(names(&cache.orphans(namespace)), scan(Index::ORPHANS.values, namespace));
+            let owned = scan(Index::OWNER.values, &format!("{namespace}/owner"));
+            assert_eq!(names(&cache.owned_by(namespace, "owner")), owned);
         }
-        assert_eq!(names(&cache.owned_by("owner")), scan(Index::OWNER.values, "owner"));
         assert_eq!(cache.len(), cache.all().len());
     }
     assert_eq!(deltas.len(), 3, "created, changed and deleted: {deltas:?}");

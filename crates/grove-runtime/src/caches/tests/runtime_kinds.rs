@@ -50,7 +50,7 @@ async fn a_kind_known_only_at_run_time_is_watched_in_the_chosen_version_once_it_
     assert!(deltas.next().await.unwrap().old.is_none());
     let changed = deltas.next().await.unwrap();
     assert_eq!(changed.new.unwrap().data["spec"]["minMember"], 6);
-    assert_eq!(cache.owned_by("owner")[0].name_any(), "a");
+    assert_eq!(cache.owned_by("ns", "owner")[0].name_any(), "a");
     assert!(log.requests().iter().all(|request| request.path == "/apis/scheduling.run.ai/v2alpha2/podgroups"));
     let text = metrics.render().unwrap();
     assert!(text.contains(r#"grove_cache_objects{kind="PodGroup.scheduling.run.ai"} 1"#), "{text}");
