@@ -22,10 +22,13 @@ pub(crate) trait OwnedObjects: Send + Sync {
     fn visit_objects(&self, visit: &mut dyn FnMut(&str, &str));
 }
 
+/// The name of a kind, and its objects.
+type WatchedKind = (String, Box<dyn OwnedObjects>);
+
 /// The kinds that a process watches. A clone shares them.
 #[derive(Clone, Default)]
 pub(crate) struct ForeignOwners {
-    kinds: Arc<Mutex<Vec<(String, Box<dyn OwnedObjects>)>>>,
+    kinds: Arc<Mutex<Vec<WatchedKind>>>,
 }
 
 impl Debug for ForeignOwners {
