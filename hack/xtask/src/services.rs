@@ -9,7 +9,6 @@ use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_api_types::configuration::{OperatorConfiguration, Schedulers};
 use grove_api_types::scheduler::{GangSupport, Scheduler};
-use grove_dev_harness::kubectl::Kubectl;
 use grove_dev_harness::readiness_probe;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,8 +40,7 @@ pub(crate) async fn build() -> Result<()> {
 
 /// The namespace, the configuration, the ServiceAccounts, the RBAC rules and the webhook configurations. The API server calls the
 /// webhooks by the route and the port.
-pub(crate) async fn manifests(
-    kubectl: &Kubectl,
+pub(crate) fn manifests(
     config: Option<&Path>,
     (route, port): (&WebhookRoute, u16),
     workload_api: WorkloadApi,
@@ -50,8 +48,7 @@ pub(crate) async fn manifests(
     let mut rendered = String::new();
     for base in ["common"].into_iter().chain(SERVICES) {
         let folder = workspace::root().join("deploy/base").join(base);
-        rendered += &kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
-        rendered += "\n---\n";
+        rendered += &workspace::kustomization(&folder)?;
     }
     let configuration = configuration(config)?;
     if *route != WebhookRoute::Unreachable {

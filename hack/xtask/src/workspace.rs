@@ -1,6 +1,7 @@
 //! Paths in this clone, the Cargo command, and files that other processes read.
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -69,6 +70,35 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .flat_map(|byte| [byte >> 4, byte & 15])
         .filter_map(|digit| char::from_digit(digit.into(), 16))
         .collect()
+}
+
+/// Separates the manifests of one text.
+pub(crate) const NEXT_MANIFEST: &str = "\n---\n";
+
+/// A kustomization that only lists files. `kubectl kustomize` would take a second for all of them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Kustomization {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    resources: Vec<PathBuf>,
+}
+
+/// The manifests in a folder, each with [`NEXT_MANIFEST`] after it. A test applies each folder with kubectl.
+///
+/// # Errors
+/// If a file cannot be read, or `kustomization.yaml` does more than list files.
+pub(crate) fn kustomization(folder: &Path) -> Result<String> {
+    let read = |file: &Path| {
+        let path = folder.join(file);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let Kustomization { resources, .. } = serde_saphyr::from_str(&read(Path::new("kustomization.yaml"))?)
+        .with_context(|| format!("xtask needs a list of files in {}", folder.display()))?;
+    let manifests = resources.iter().map(|file| Ok(read(file)? + NEXT_MANIFEST));
+    manifests.collect()
 }
 
 /// All YAML files of a folder, in a stable order.

@@ -125,10 +125,10 @@ impl DevCluster {
     async fn apply_crds(&self, files: &[PathBuf]) -> Result<()> {
         let folder = workspace::root().join("crds");
         self.while_alive(async {
-            let mut crds = self.kubectl.run(&["kustomize", &folder.display().to_string()]).await?;
+            let mut crds = workspace::kustomization(&folder)?;
             for file in files {
-                crds += "\n---\n";
                 crds += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+                crds += workspace::NEXT_MANIFEST;
             }
             let client = self.client().await?;
             objects::apply(&client, &crds).await?;
@@ -149,7 +149,7 @@ impl DevCluster {
             // Without webhooks, the balancer has no port.
             let target = (&self.route, ports.get(webhooks::BALANCER).unwrap_or_default());
             let config = args.config.as_deref();
-            manifests.push_str(&services::manifests(&self.kubectl, config, target, args.native_gangs).await?);
+            manifests.push_str(&services::manifests(config, target, args.native_gangs)?);
         }
         self.while_alive(async {
             if !manifests.is_empty() {
