@@ -4,7 +4,7 @@ use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster, in_namespace, metrics, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 const SET: &str = "
@@ -19,7 +19,8 @@ spec:
 ";
 
 /// The reference as a user writes it. The garbage collector does not know this version, so it deletes nothing.
-fn reference(kind: &str, name: &str, uid: Option<String>) -> Value {
+fn reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+    let (kind, name, uid) = (K::kind(&()), owner.name_any(), owner.uid());
     json!([{ "apiVersion": "grove.io/v9", "kind": kind, "name": name, "uid": uid, "controller": true }])
 }
 
@@ -33,7 +34,7 @@ async fn a_pod_of_another_namespace_is_neither_counted_nor_changed() {
         in_namespace("e2e-victim-of-pods", async |ns| {
             ns.create_yaml::<PodCliqueSet>(SET).await;
             let state = ns.wait_for("both pods are ready", |state| are_ready(state, 2)).await;
-            let owner = reference("PodClique", "llm-0-a", state.cliques["llm-0-a"].uid());
+            let owner = reference(&state.cliques["llm-0-a"]);
             let spec =
                 json!({ "hostname": "x-0", "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] });
             let foreign = json!({ "metadata": { "name": "foreign", "ownerReferences": owner }, "spec": spec });
@@ -73,7 +74,7 @@ async fn objects_of_another_namespace_do_not_block_a_scale_in() {
         in_namespace("e2e-victim-of-children", async |ns| {
             let set = ns.create_yaml::<PodCliqueSet>(&SET.replace("  replicas: 1\n", "  replicas: 2\n")).await;
             ns.wait_for("four pods are ready", |state| are_ready(state, 4)).await;
-            let owner = reference("PodCliqueSet", "llm", set.uid());
+            let owner = reference(&set);
             let metadata = |name: &str| json!({ "name": name, "ownerReferences": owner });
             let service = json!({ "metadata": metadata("llm-1"), "spec": { "ports": [{ "port": 80 }] } });
             attacker.create_yaml::<Service>(&service.to_string()).await;
