@@ -134,7 +134,7 @@ mod tests {
             ..ReplicaSet::default()
         }]);
         let nodes = Cache::from_objects([Node { metadata: metadata(None, "node", None), ..Node::default() }]);
-        let pods = Cache::from_objects([
+        let pods = Cache::from_objects(vec![
             pod("victim", "child", Some("uid-of-owner")),
             pod("attacker", "a", Some("uid-of-owner")),
             pod("attacker", "b", Some("uid-of-owner")),
