@@ -132,10 +132,11 @@ fn has_owner<K: Resource>(state: &NamespaceState, object: &K) -> bool {
     object.owner_references().iter().any(|owner| owners.contains(&owner.uid))
 }
 
-/// Whether the set is available, and exactly this many pods exist, are ready and have an owner and a reference in a
-/// `PodGang`.
+/// Whether the set is available, no status write is outstanding, and exactly this many pods exist, are ready and have an owner and a reference
+/// in a `PodGang`. A later status write could trigger the reconcile that the deletion should trigger.
 fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
     state.is_available(set)
+        && state.status_is_current()
         && state.pods.len() == pods
         && state.active_pods().filter(|pod| is_ready(pod) && has_owner(state, *pod)).count() == pods
         && state.cliques.values().all(|clique| has_owner(state, clique))
