@@ -85,6 +85,15 @@ pub fn required_domains(set: &PodCliqueSet) -> impl Iterator<Item = RequiredDoma
     (0..set.spec.replicas).flat_map(move |replica| domains_of_replica(&name, replica, &groups))
 }
 
+/// The domain of this name, if the set needs it. Unlike a search in [`required_domains`], this does not visit all replicas.
+pub fn required_domain<'a>(set: &'a PodCliqueSet, name: &str) -> Option<RequiredDomain<'a>> {
+    let replica = ComputeDomainName::replica_in(&PodCliqueSetName::new(set.name_any()), name)?;
+    if !(0..set.spec.replicas).contains(&replica) {
+        return None;
+    }
+    required_domains_of_replica(set, replica).into_iter().find(|required| required.name.as_str() == name)
+}
+
 /// The domains of one replica of the set; the index may exceed the replicas of the set.
 pub fn required_domains_of_replica(set: &PodCliqueSet, replica: i32) -> Vec<RequiredDomain<'_>> {
     domains_of_replica(&PodCliqueSetName::new(set.name_any()), replica, &domain_groups(set))

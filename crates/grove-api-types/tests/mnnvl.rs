@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use grove_api_types::mnnvl::{
-    RequiredDomain, domain_of_clique, inject_claim, required_domains, required_domains_of_replica,
+    RequiredDomain, domain_of_clique, inject_claim, required_domain, required_domains, required_domains_of_replica,
 };
 use grove_api_types::names::{ComputeDomainName, PodCliqueSetName};
 use grove_api_types::pod_spec::RawPodSpec;
@@ -47,6 +47,26 @@ fn text<'a>(domains: impl IntoIterator<Item = RequiredDomain<'a>>) -> String {
 #[track_caller]
 fn check(set: &PodCliqueSet, expected: &Expect) {
     expected.assert_eq(&text(required_domains(set)));
+    for required in required_domains(set) {
+        assert_eq!(required_domain(set, required.name.as_str()).as_ref(), Some(&required));
+    }
+    for next in required_domains_of_replica(set, set.spec.replicas) {
+        assert_eq!(required_domain(set, next.name.as_str()), None);
+    }
+}
+
+/// Each domain of a set is looked up after a change of the set, so a search in all replicas would take quadratic time. With this number of
+/// replicas it would not end.
+#[test]
+fn a_domain_is_found_by_its_name_in_a_set_of_any_size() {
+    let set = set("grove.io/mnnvl-group: 0-x", &[("a", "", GPU)], &[], i32::MAX);
+    let last = format!("llm-{}-0-x", i32::MAX - 1);
+    assert_eq!(required_domain(&set, &last).map(|required| required.replica), Some(i32::MAX - 1));
+    for other in
+        ["llm", "llm-", "llm-0", "llm-0-0", "llm-+1-0-x", "llm--1-0-x", "llm-2147483647-0-x", "llmx-0-0-x", "a-0-0-x"]
+    {
+        assert_eq!(required_domain(&set, other), None, "{other}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(crate) fn belongs_to(domain: &ComputeDomain, set: &PodCliqueSet) -> bool {
     let base = labels::base(&PodCliqueSetName::new(set.name_any()));
     let has_labels = base.iter().all(|(key, value)| domain.labels().get(key) == Some(value));
     let is_younger = domain.metadata.creation_timestamp >= set.metadata.creation_timestamp;
-    let is_required = || mnnvl::required_domains(set).any(|required| required.name.as_str() == domain.name_any());
+    let is_required = || mnnvl::required_domain(set, &domain.name_any()).is_some();
     is_adoptable(&domain.metadata)
         && !is_terminating(set)
         && has_finalizer(domain)

@@ -99,4 +99,10 @@ impl ComputeDomainName {
     pub fn of_group(set: &PodCliqueSetName, replica: i32, group: &str) -> Self {
         Self(format!("{set}-{replica}-{group}"))
     }
+
+    /// The replica in the name of a domain of this set; `None` for other names.
+    pub fn replica_in(set: &PodCliqueSetName, name: &str) -> Option<i32> {
+        let replica_and_group = name.strip_prefix(set.as_str())?.strip_prefix('-')?;
+        replica_and_group.split('-').next()?.parse().ok()
+    }
 }

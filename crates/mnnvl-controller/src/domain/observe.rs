@@ -51,7 +51,7 @@ pub(super) fn owner(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> Owner
 /// The replica that uses the domain: the one that needs it, otherwise the one that its label names.
 fn replica(set: &PodCliqueSet, domain: &ComputeDomain) -> Replica {
     let name = domain.name_any();
-    let required = mnnvl::required_domains(set).find(|required| required.name.as_str() == name);
+    let required = mnnvl::required_domain(set, &name);
     let labelled = || domain.labels().get(labels::SET_REPLICA)?.parse().ok();
     let required = required.map(|required| required.replica);
     let base_gang = |replica| PodGangName::base(&PodCliqueSetName::new(set.name_any()), replica);
