@@ -90,13 +90,17 @@ pub fn explicit_topology_name(template: &PodCliqueSetTemplateSpec) -> Option<&st
     template.cluster_topology_name.as_deref().into_iter().chain(within).find(|name| !name.is_empty())
 }
 
+/// The topology name in the label `grove.io/topology-name` of a set. An empty value is no name.
+pub fn labelled_topology_name(set: &PodCliqueSet) -> Option<&str> {
+    set.labels().get(TOPOLOGY_NAME).map(String::as_str).filter(|name| !name.is_empty())
+}
+
 /// The name of the topology that a set refers to: none without a constraint, otherwise the explicit name, otherwise the label
 /// `grove.io/topology-name`, otherwise the configured default.
 pub fn resolve_topology_name<'a>(set: &'a PodCliqueSet, default: &'a str) -> Option<&'a str> {
     let template = &set.spec.template;
     constraints(template).next()?;
-    let label = || set.labels().get(TOPOLOGY_NAME).map(String::as_str);
-    explicit_topology_name(template).or_else(label).or(Some(default))
+    explicit_topology_name(template).or_else(|| labelled_topology_name(set)).or(Some(default))
 }
 
 /// The name of the topology that a new set refers to. Only Grove sets the label, so it does not count on a new set.

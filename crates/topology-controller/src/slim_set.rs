@@ -86,6 +86,8 @@ mod tests {
             (Some("labelled"), None, &rack, Some("labelled")),
             (None, Some("named"), &rack, Some("named")),
             (None, None, &rack, Some("default")),
+            (Some(""), None, &rack, Some("default")),
+            (Some(""), Some("named"), &rack, Some("named")),
             (Some("labelled"), Some("named"), &Value::Null, None),
         ] {
             assert_eq!(topology(label, name, constraint).as_deref(), expected, "{label:?} {name:?} {constraint}");

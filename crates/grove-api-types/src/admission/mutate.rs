@@ -14,7 +14,9 @@ use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
 use crate::mnnvl::{has_own_claim, requests_gpu};
 use crate::syntax::is_blank;
-use crate::topology::{domain_rank, resolve_topology_name_on_create, resolve_topology_name_on_update};
+use crate::topology::{
+    domain_rank, labelled_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update,
+};
 use crate::v1alpha1::{AutoScalingConfig, PodCliqueSet};
 
 /// The CRD denies a set with more cliques, so reading one would only cost memory.
@@ -145,15 +147,13 @@ impl PatchBuilder<'_> {
     fn topology_label_on_create(&mut self, set: &PodCliqueSet, facts: &Facts) {
         let topology = &facts.topology;
         let resolved = resolve_topology_name_on_create(set, &topology.name).filter(|_| topology.enabled);
-        let label = set.labels().get(TOPOLOGY_NAME).map(String::as_str);
-        self.set_topology_label(label, resolved);
+        self.set_topology_label(labelled_topology_name(set), resolved);
     }
 
     /// After an update the label contains the resolved name. A label that the user changed stays, so that the rules deny the
     /// update.
     fn topology_label_on_update(&mut self, new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) {
-        let before = old.labels().get(TOPOLOGY_NAME).map(String::as_str);
-        let label = new.labels().get(TOPOLOGY_NAME).map(String::as_str);
+        let (before, label) = (labelled_topology_name(old), labelled_topology_name(new));
         let has_label = facts.topology.enabled || before.is_some();
         let resolved = resolve_topology_name_on_update(new, old, &facts.topology.name).filter(|_| has_label);
         if label.is_none() || label == before {

@@ -3,14 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::ResourceExt;
-
 use super::{ValidationContext, template_path};
 use crate::admission::error_collector::ErrorCollector;
 use crate::admission::messages::TOPOLOGY_WITHOUT_CONSTRAINT;
 use crate::admission::{FieldPath, Rule};
 use crate::labels::TOPOLOGY_NAME;
-use crate::topology::{self, Topology};
+use crate::topology::{self, Topology, labelled_topology_name};
 use crate::v1alpha1::{PodCliqueSet, TopologyConstraint};
 
 const DISABLED: &str = "topology constraints are not allowed when Topology Aware Scheduling is disabled; topology support \
@@ -227,9 +225,8 @@ pub(super) fn check_update(context: &ValidationContext<'_>, old: &PodCliqueSet, 
         );
         errors.forbidden(Rule::TopologyImmutable, &path, text);
     }
-    let label = |set: &PodCliqueSet| set.labels().get(TOPOLOGY_NAME).cloned();
-    let (before, label) = (label(old), label(context.set));
-    if label.is_some() && label != before && label.as_deref() != now {
+    let (before, label) = (labelled_topology_name(old), labelled_topology_name(context.set));
+    if label.is_some() && label != before && label != now {
         let path = FieldPath::new("metadata.labels").field(TOPOLOGY_NAME);
         let (before, label) = (before.unwrap_or_default(), label.unwrap_or_default());
         let text = format!(
