@@ -3,7 +3,7 @@
 //! Configurations and webhooks that the Go operator also has keep its names: `kubectl apply` of these configurations
 //! replaces those of the Go operator.
 
-use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS};
+use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS, validating_admission_policy};
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -42,10 +42,7 @@ const CREATE: &str = "CREATE";
 const UPDATE: &str = "UPDATE";
 const DELETE: &str = "DELETE";
 
-/// An object that is terminating passes unchecked, so that its finalizers can always be removed. The old object decides: the API server
-/// accepts a deletion time in a server-side apply that creates an object.
-const NOT_TERMINATING: (&str, &str) =
-    ("not-terminating", "oldObject == null || !has(oldObject.metadata.deletionTimestamp)");
+const NOT_TERMINATING: (&str, &str) = ("not-terminating", validating_admission_policy::NOT_TERMINATING);
 const SPEC_CHANGED: (&str, &str) = ("spec-changed", "oldObject == null || object.spec != oldObject.spec");
 /// A `Scale` with zero replicas has no field `replicas`.
 const REPLICAS_CHANGED: (&str, &str) =

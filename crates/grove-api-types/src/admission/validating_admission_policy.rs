@@ -11,6 +11,9 @@ use super::Rule;
 /// The immutable part of the claim templates. Their metadata may change: the CRD of the Go operator drops it, so the manifest of an older set may
 /// add it.
 pub(crate) const NAMES_AND_SPECS: &str = ".map(it, [dyn(it.name), dyn(it.templateSpec.spec)])";
+/// The condition under which the webhooks and the policy check an object. A terminating one passes unchecked, so that its finalizers can always be
+/// removed. The old object decides: the API server accepts a deletion time in a server-side apply that creates an object.
+pub const NOT_TERMINATING: &str = "oldObject == null || !has(oldObject.metadata.deletionTimestamp)";
 const NAME: &str = "podcliquesets.grove.io";
 
 /// The requests that a rule applies to.
@@ -306,7 +309,7 @@ pub fn policies() -> [Value; 2] {
                 "resources": ["podcliquesets"],
             }] },
             "matchConditions": [
-                { "name": "not-terminating", "expression": "oldObject == null || !has(oldObject.metadata.deletionTimestamp)" },
+                { "name": "not-terminating", "expression": NOT_TERMINATING },
                 { "name": "validated-fields-changed", "expression": changed },
             ],
             "variables": variables,
