@@ -1,6 +1,7 @@
 //! Applies the manifests of a dev cluster, and waits for states of the objects. kubectl would send the requests one after another, and
 //! each of its processes reads the schemas of the API server again.
 
+use crate::workspace;
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
@@ -35,7 +36,7 @@ fn is_content(line: &str) -> bool {
 }
 
 fn parse_all(manifests: &str) -> Result<Vec<DynamicObject>> {
-    manifests.split("\n---\n").filter(|document| document.lines().any(is_content)).map(parse).collect()
+    manifests.split(workspace::NEXT_MANIFEST).filter(|document| document.lines().any(is_content)).map(parse).collect()
 }
 
 fn parse(document: &str) -> Result<DynamicObject> {

@@ -58,13 +58,13 @@ pub(crate) fn manifests(
         |scheduler: &Scheduler| workload_api.is_permitted() || scheduler.gang_support() != GangSupport::WorkloadApi;
     for scheduler in configured_schedulers(&configuration).filter(is_permitted) {
         let file = workspace::root().join(generate::scheduler_rbac(scheduler));
-        rendered += "\n---\n";
+        rendered += workspace::NEXT_MANIFEST;
         rendered += &std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     }
     let mut all = String::new();
-    for manifest in rendered.split("\n---\n").filter(|manifest| !manifest.trim().is_empty()) {
+    for manifest in rendered.split(workspace::NEXT_MANIFEST).filter(|manifest| !manifest.trim().is_empty()) {
         if let Some(adapted) = webhooks::adapt_manifest(manifest, route, port)? {
-            all += "\n---\n";
+            all += workspace::NEXT_MANIFEST;
             all += &adapted;
         }
     }

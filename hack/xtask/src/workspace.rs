@@ -77,7 +77,7 @@ pub(crate) const NEXT_MANIFEST: &str = "\n---\n";
 
 /// A kustomization that only lists files. `kubectl kustomize` would take a second for all of them.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct Kustomization {
     #[serde(rename = "apiVersion")]
     _api_version: String,
