@@ -74,6 +74,32 @@ impl ResourceClaims {
         }
     }
 
+    /// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. A template that the cache
+    /// lacks does not exist: its creation triggers the sets and groups that refer to it, and a user could refer to many that never exist.
+    /// The claims of a template that could not be read wait.
+    pub(crate) async fn read_templates(
+        &self,
+        client: &Client,
+        keys: BTreeMap<TemplateKey, bool>,
+        templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
+    ) -> TemplateReadErrors {
+        let mut errors = TemplateReadErrors::default();
+        for (key, is_valid) in keys {
+            let exists = is_valid && self.templates.contains(&key.namespace, &key.name);
+            let read = if exists { read_template(client, &key.namespace, &key.name).await } else { Ok(None) };
+            let template = match read {
+                Ok(Some(template)) => ReadTemplate::Found(Arc::new(template)),
+                Ok(None) => ReadTemplate::NotFound,
+                Err(error) => ReadTemplate::Unreadable(errors.record(key.to_string(), &error)),
+            };
+            templates.insert(key, template);
+            if errors.is_outage() {
+                break;
+            }
+        }
+        errors
+    }
+
     /// The sets that share claims of a template that was created.
     pub(crate) fn sets_of_created(
         &self,
@@ -130,29 +156,6 @@ fn set_of_deleted_clique(delta: &Delta<PodClique>) -> Option<ObjectRef<PodClique
     let set = deleted.labels().get(labels::PART_OF).filter(|_| is_of_group)?;
     deleted.annotations().get(labels::RESOURCE_CLAIMS)?;
     Some(ObjectRef::new(set).within(&deleted.namespace()?))
-}
-
-/// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. The claims of a template that
-/// could not be read wait.
-pub(crate) async fn read_templates(
-    client: &Client,
-    keys: BTreeMap<TemplateKey, bool>,
-    templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
-) -> TemplateReadErrors {
-    let mut errors = TemplateReadErrors::default();
-    for (key, is_valid) in keys {
-        let read = if is_valid { read_template(client, &key.namespace, &key.name).await } else { Ok(None) };
-        let template = match read {
-            Ok(Some(template)) => ReadTemplate::Found(Arc::new(template)),
-            Ok(None) => ReadTemplate::NotFound,
-            Err(error) => ReadTemplate::Unreadable(errors.record(key.to_string(), &error)),
-        };
-        templates.insert(key, template);
-        if errors.is_outage() {
-            break;
-        }
-    }
-    errors
 }
 
 /// The permission to read the templates.

@@ -20,7 +20,6 @@ use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted_or_has_other_pod_group};
 use crate::context::Context;
 use crate::informers::PcsCaches;
-use crate::resource_claims::read_templates;
 
 mod desired;
 mod observe;
@@ -83,7 +82,7 @@ async fn reconcile(
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &group);
     let templates = observed.templates_to_read();
-    let read_errors = read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
+    let read_errors = ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     let plan = plan::plan(&observed, now);
     if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
         ctx.caches.incarnations.request_decision(set);

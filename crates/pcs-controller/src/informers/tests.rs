@@ -13,10 +13,11 @@ pub(crate) fn manager_with<const N: usize>(objects: [(&'static str, Value); N]) 
 }
 
 /// As [`manager_with`]. The API server has another response to some requests, and it stores each created object.
-pub(crate) fn manager_responding<const N: usize>(
-    objects: [(&'static str, Value); N],
+pub(crate) fn manager_responding(
+    objects: impl IntoIterator<Item = (&'static str, Value)>,
     response: impl Fn(&RecordedRequest) -> Option<MockResponse> + Send + Sync + 'static,
 ) -> (Manager, RequestLog) {
+    let objects: Vec<_> = objects.into_iter().collect();
     let (client, log) = mock_api_server::client(move |request: &RecordedRequest| {
         if request.is_watch() {
             return MockResponse::Watch { events: vec![], stays_open: true };

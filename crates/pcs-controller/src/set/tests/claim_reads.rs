@@ -24,9 +24,15 @@ fn set_with_templates(names: &[&str]) -> PodCliqueSet {
     set
 }
 
-/// The single requests of one reconcile, and whether it succeeded. A GET of a template gets an error with `code`.
-async fn reconciled(set: &PodCliqueSet, code: u16) -> (Vec<RecordedRequest>, bool) {
-    let objects = [("podcliquesets", serde_json::to_value(set).unwrap())];
+/// The single requests of one reconcile while these templates exist, and whether it succeeded. A GET of a template gets an error with `code`.
+async fn reconciled(set: &PodCliqueSet, templates: &[&str], code: u16) -> (Vec<RecordedRequest>, bool) {
+    let namespace = set.metadata.namespace.as_deref();
+    let template = |name: &&str| {
+        let metadata = json!({ "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1" });
+        ("resourceclaimtemplates", json!({ "metadata": metadata, "spec": {} }))
+    };
+    let set_object = ("podcliquesets", serde_json::to_value(set).unwrap());
+    let objects = templates.iter().map(template).chain([set_object]).collect::<Vec<_>>();
     let (manager, log) = manager_responding(objects, move |request| {
         request.path.contains("/resourceclaimtemplates/").then(|| MockResponse::error(code, "SomeReason"))
     });
@@ -46,7 +52,7 @@ fn with_method<'r>(requests: &'r [RecordedRequest], method: &str) -> Vec<&'r str
 #[tokio::test]
 async fn a_template_that_cannot_be_read_delays_only_its_claims_and_the_reconcile_is_retried() {
     for (code, reads) in [(403, vec!["first", "second"]), (500, vec!["first", "second"]), (503, vec!["first"])] {
-        let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), code).await;
+        let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), &["first", "second"], code).await;
         assert!(!succeeded, "{code}");
         assert_eq!(with_method(&requests, "GET"), reads, "after an outage no further template is read");
         let created = with_method(&requests, "POST");
@@ -56,11 +62,18 @@ async fn a_template_that_cannot_be_read_delays_only_its_claims_and_the_reconcile
 }
 
 #[tokio::test]
+async fn a_template_that_the_cache_lacks_is_not_read() {
+    let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), &["second"], 403).await;
+    assert!(!succeeded);
+    assert_eq!(with_method(&requests, "GET"), ["second"]);
+}
+
+#[tokio::test]
 async fn a_terminating_set_reads_no_template() {
     let mut set = set_with_templates(&["first"]);
     set.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     set.metadata.finalizers = Some(vec!["foregroundDeletion".to_owned()]);
-    let (requests, _) = reconciled(&set, 503).await;
+    let (requests, _) = reconciled(&set, &["first"], 503).await;
     assert_eq!(with_method(&requests, "GET"), Vec::<&str>::new());
 }
 
