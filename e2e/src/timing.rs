@@ -1,16 +1,21 @@
-//! The duration of each test, and how much of it was the wait for a control plane and its start.
+//! The duration of each test, how much of it was the wait for a control plane and its start, and the message of a failure.
 //!
 //! libtest runs each test on a thread of its own, with the name of the test as its name. So a thread-local value lives as long as the
 //! test, and its destructor records the duration.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::Write;
+use std::panic::{self, PanicHookInfo};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::test_cluster::optional_env;
+
+/// The longest message, in characters. It may contain all objects of a namespace.
+const MAX_MESSAGE: usize = 3000;
 
 /// What a test waits for before its own work.
 #[derive(Clone, Copy)]
@@ -26,10 +31,36 @@ struct Timer {
     started: Instant,
     queue: Cell<Duration>,
     clusters: Cell<Duration>,
+    /// The message of the first panic.
+    failure: RefCell<Option<String>>,
 }
 
 thread_local! {
-    static TIMER: Timer = Timer { started: Instant::now(), queue: Cell::default(), clusters: Cell::default() };
+    static TIMER: Timer = Timer::new();
+}
+
+impl Timer {
+    fn new() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let default = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                record_failure(info);
+                default(info);
+            }));
+        });
+        let started = Instant::now();
+        Self { started, queue: Cell::default(), clusters: Cell::default(), failure: RefCell::default() }
+    }
+}
+
+/// A panic on another thread than that of a test has its own timer, which records nothing.
+fn record_failure(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("a panic without a message");
+    let at = info.location().map(ToString::to_string).unwrap_or_default();
+    let message: String = message.chars().take(MAX_MESSAGE).collect();
+    // After the end of a test there is no timer.
+    let _ = TIMER.try_with(|timer| _ = timer.failure.borrow_mut().get_or_insert(format!("{at}: {message}")));
 }
 
 /// Starts the timer of the test that runs on this thread, unless it runs already.
@@ -65,7 +96,8 @@ impl Drop for Timer {
             "{total:.1} s, of which {clusters:.1} s for clusters and {queue:.1} s in the queue: {test}"
         );
         if let Some(file) = optional_env("GROVE_TEST_TIMES") {
-            let line = json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue });
+            let failure = self.failure.take();
+            let line = json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue, "failure": failure });
             let recorded =
                 File::options().append(true).create(true).open(file).and_then(|mut file| writeln!(file, "{line}"));
             recorded.expect("the duration is recorded");

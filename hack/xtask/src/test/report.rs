@@ -1,4 +1,5 @@
-//! The table at the end of a run: the duration of each part, the slowest end-to-end tests, and CPU time by kind of process.
+//! The table at the end of a run: the duration of each part, the slowest end-to-end tests, CPU time by kind of process, and the failures:
+//! those of tests that ran at the same time are far apart in the output.
 
 use super::resource_usage::ResourceUsage;
 use crate::workspace;
@@ -17,13 +18,14 @@ const TABLES: usize = 10;
 /// The number of slow tests and of kinds of processes in the table.
 const ROWS: usize = 10;
 
-/// The durations of one end-to-end test, in seconds. The end-to-end tests write one line for each.
+/// The durations of one end-to-end test in seconds, and why it failed. The end-to-end tests write one line for each.
 #[derive(Deserialize)]
 struct TestTime {
     test: String,
     seconds: f64,
     clusters: f64,
     queue: f64,
+    failure: Option<String>,
 }
 
 /// Measures the parts of a run.
@@ -84,7 +86,7 @@ impl Report {
             sum(|time| time.clusters),
             sum(|time| time.queue)
         )?;
-        for TestTime { test, seconds, clusters, queue } in times.iter().take(ROWS) {
+        for TestTime { test, seconds, clusters, queue, .. } in times.iter().take(ROWS) {
             writeln!(text, "{:>8.1} s  {test} ({clusters:.1} s for clusters)", seconds - queue)?;
         }
         writeln!(text, "\nCPU time by kind of process")?;
@@ -92,6 +94,11 @@ impl Report {
             writeln!(text, "{seconds:>8.1} s  {kind}")?;
         }
         writeln!(text, "peak memory {:.1} GB", usage.peak_memory_gb())?;
+        for TestTime { test, failure, .. } in &times {
+            if let Some(failure) = failure {
+                writeln!(text, "\n{test} failed: {failure}")?;
+            }
+        }
         Ok(text)
     }
 
