@@ -97,7 +97,8 @@ impl Drop for Timer {
         );
         if let Some(file) = optional_env("GROVE_TEST_TIMES") {
             let failure = self.failure.take();
-            let line = json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue, "failure": failure });
+            let line =
+                json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue, "failure": failure });
             let recorded =
                 File::options().append(true).create(true).open(file).and_then(|mut file| writeln!(file, "{line}"));
             recorded.expect("the duration is recorded");

@@ -10,6 +10,10 @@ use crate::v1alpha1::{
     PodCliqueTemplateSpec, ResourceSharingScope,
 };
 
+/// The most claim templates that a set, a scaling group or a clique shares, and that one reconcile reads. A template costs each pod an entry
+/// of its spec, and its owner a live read.
+pub const MAX_REFERENCES: usize = 64;
+
 /// One claim template that pods of one level share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedClaim<'a> {

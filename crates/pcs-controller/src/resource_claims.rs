@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::labels;
 use grove_api_types::resource_claim::{ResourceClaim, SharingLevel, SlimResourceClaimTemplate};
-use grove_api_types::resource_sharing::{SharedClaim, of_group, of_set};
+use grove_api_types::resource_sharing::{MAX_REFERENCES, SharedClaim, of_group, of_set};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::manager::Manager;
 use grove_controller::name_conflict::NameConflict;
@@ -76,7 +76,8 @@ impl ResourceClaims {
 
     /// Reads these templates, and adds them to `templates`. The value is whether an object of this name can exist. A template that the cache
     /// lacks does not exist: its creation triggers the sets and groups that refer to it, and a user could refer to many that never exist.
-    /// The claims of a template that could not be read wait.
+    /// One reconcile reads at most [`MAX_REFERENCES`] templates: the creates of their claims trigger the next one. The claims of a template
+    /// that was not read wait.
     pub(crate) async fn read_templates(
         &self,
         client: &Client,
@@ -84,8 +85,13 @@ impl ResourceClaims {
         templates: &mut BTreeMap<TemplateKey, ReadTemplate>,
     ) -> TemplateReadErrors {
         let mut errors = TemplateReadErrors::default();
+        let mut reads = 0;
         for (key, is_valid) in keys {
             let exists = is_valid && self.templates.contains(&key.namespace, &key.name);
+            reads += usize::from(exists);
+            if exists && reads > MAX_REFERENCES {
+                continue;
+            }
             let read = if exists { read_template(client, &key.namespace, &key.name).await } else { Ok(None) };
             let template = match read {
                 Ok(Some(template)) => ReadTemplate::Found(Arc::new(template)),

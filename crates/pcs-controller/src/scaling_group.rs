@@ -82,7 +82,8 @@ async fn reconcile(
     let now = ctx.clock.now();
     let mut observed = observe::observe(&ctx, &group);
     let templates = observed.templates_to_read();
-    let read_errors = ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
+    let read_errors =
+        ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     let plan = plan::plan(&observed, now);
     if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
         ctx.caches.incarnations.request_decision(set);

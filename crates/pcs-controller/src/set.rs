@@ -83,7 +83,8 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     live_reads::close_decisions(&ctx.client, &set, &mut observed.pod_groups, now).await?;
     observed.retain_topologies_of_bound_gangs();
     let templates = observed.templates_to_read();
-    let read_errors = ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
+    let read_errors =
+        ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
     ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;

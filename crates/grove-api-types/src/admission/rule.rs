@@ -94,6 +94,8 @@ rules! {
     ClaimTemplateSize = "claim-template-size",
     /// A `resourceSharing` entry refers to a template by name, and each level refers to a template once.
     SharedTemplate = "shared-template",
+    /// A set, a scaling group and a clique each share at most 64 claim templates.
+    SharedTemplateCount = "shared-template-count",
     /// A `resourceSharing` entry has a namespace only if its template is outside the set.
     SharedNamespace = "shared-namespace",
     /// A filter is not empty, and its names exist at its level.

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::metadata::{MAX_ANNOTATION_BYTES, annotation_bytes, check_annotations, check_labels};
 use super::{ValidationContext, template_path};
-use crate::admission::error_collector::ErrorCollector;
+use crate::admission::error_collector::{ErrorCollector, ExceededLimit};
+use crate::admission::field_path::fingerprint;
 use crate::admission::messages::{EMPTY_FILTER, EMPTY_REFERENCE_NAME};
 use crate::admission::{FieldPath, Rule};
 use crate::resource_claim::ClaimTemplate;
 use crate::resource_sharing::claim::{is_own_label, is_reserved_key};
-use crate::resource_sharing::{self, SharedClaim};
+use crate::resource_sharing::{self, MAX_REFERENCES, SharedClaim};
 use crate::syntax::MAX_NAME_LENGTH;
 use crate::v1alpha1::{
     PodCliqueScalingGroupConfig, PodCliqueTemplateSpec, ResourceClaimTemplateConfig, ResourceSharingScope,
@@ -125,13 +126,14 @@ fn requests_devices(template: &ResourceClaimTemplateConfig) -> bool {
     requests.is_some_and(|requests| !requests.is_empty())
 }
 
-/// Each reference of a level has a name, each template is shared once, and an internal template has no namespace.
+/// A level has not too many references, each reference has a name, each template is shared once, and an internal template has no namespace.
 fn check_references(
     path: &FieldPath,
     shares: &[SharedClaim<'_>],
     internal: &BTreeMap<&str, usize>,
     errors: &mut ErrorCollector,
 ) {
+    check_reference_count(path, shares, errors);
     let mut seen = BTreeSet::new();
     for share in shares {
         let field = path.key(&share.field);
@@ -154,6 +156,18 @@ fn check_references(
             errors.warn(&field, text);
         }
     }
+}
+
+fn check_reference_count(path: &FieldPath, shares: &[SharedClaim<'_>], errors: &mut ErrorCollector) {
+    let Some(first_surplus) = shares.get(MAX_REFERENCES) else { return };
+    let count = shares.len();
+    let limit = fingerprint((Rule::SharedTemplateCount.name(), path.fingerprint()));
+    let excess = ExceededLimit { limit, amount: u64::try_from(count).unwrap_or(u64::MAX) };
+    let text = format!(
+        "this is one of {count} claim templates, and a set, a scaling group and a clique may each share at most {MAX_REFERENCES}; request \
+         the devices of several templates in one"
+    );
+    errors.exceeds((Rule::SharedTemplateCount, &path.key(&first_surplus.field)), first_surplus.template, excess, text);
 }
 
 fn check_set_filters(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::resource_claim::ResourceClaim;
+use grove_api_types::resource_sharing::MAX_REFERENCES;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_runtime::client::Clients;
@@ -143,6 +144,15 @@ async fn a_template_that_cannot_be_read_delays_its_claims_and_the_reconcile_is_r
         assert_eq!(lines(&requests), ["GET gpus", "PATCH status"]);
         assert!(requests[1].body.to_string().contains("could not be read"), "{}", requests[1].body);
     }
+}
+
+#[tokio::test]
+async fn one_reconcile_reads_a_limited_number_of_templates() {
+    let names: Vec<String> = (0..=MAX_REFERENCES).map(|at| format!("t-{at}")).collect();
+    let clique = clique(&json!({ "claims": names.iter().map(|name| own(name)).collect::<Vec<_>>() }));
+    let templates = names.iter().map(|name| template(name, MockTemplate::Error(403))).collect();
+    let (requests, _) = reconciled(&clique, templates).await;
+    assert_eq!(lines(&requests).iter().filter(|line| line.starts_with("GET")).count(), MAX_REFERENCES);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grove_api_types::resource_sharing::MAX_REFERENCES;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::plan::Waiting;
 use grove_test_support::mock_api_server::{MockResponse, RecordedRequest};
@@ -52,7 +53,8 @@ fn with_method<'r>(requests: &'r [RecordedRequest], method: &str) -> Vec<&'r str
 #[tokio::test]
 async fn a_template_that_cannot_be_read_delays_only_its_claims_and_the_reconcile_is_retried() {
     for (code, reads) in [(403, vec!["first", "second"]), (500, vec!["first", "second"]), (503, vec!["first"])] {
-        let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), &["first", "second"], code).await;
+        let (requests, succeeded) =
+            reconciled(&set_with_templates(&["first", "second"]), &["first", "second"], code).await;
         assert!(!succeeded, "{code}");
         assert_eq!(with_method(&requests, "GET"), reads, "after an outage no further template is read");
         let created = with_method(&requests, "POST");
@@ -66,6 +68,14 @@ async fn a_template_that_the_cache_lacks_is_not_read() {
     let (requests, succeeded) = reconciled(&set_with_templates(&["first", "second"]), &["second"], 403).await;
     assert!(!succeeded);
     assert_eq!(with_method(&requests, "GET"), ["second"]);
+}
+
+#[tokio::test]
+async fn one_reconcile_reads_a_limited_number_of_templates() {
+    let names: Vec<String> = (0..=MAX_REFERENCES).map(|at| format!("t-{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (requests, _) = reconciled(&set_with_templates(&names), &names, 403).await;
+    assert_eq!(with_method(&requests, "GET").len(), MAX_REFERENCES);
 }
 
 #[tokio::test]
