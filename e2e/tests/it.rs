@@ -28,6 +28,7 @@ mod it {
     mod rejected_indices;
     mod scale;
     mod self_healing;
+    mod template_access;
     mod template_change;
     mod topology;
     mod without_webhook;

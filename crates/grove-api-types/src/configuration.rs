@@ -14,6 +14,7 @@ mod leader_election;
 mod logging;
 mod mnnvl;
 mod rate_limit;
+mod resource_sharing;
 mod scheduling;
 mod server;
 mod topology;
@@ -26,6 +27,7 @@ pub use self::logging::{LogFormat, LogLevel};
 pub use self::mnnvl::{ComputeDomains, Network, StateSync, SyncStrategy};
 
 pub use self::rate_limit::RateLimit;
+pub use self::resource_sharing::{CrossNamespaceTemplates, ResourceSharing};
 pub use self::scheduling::{NativeGangs, SchedulerProfile, Schedulers};
 pub use self::server::{Address, CertProvisionMode, Server, WebhookServer};
 pub use self::topology::{TopologyAwareScheduling, TopologyDomain, TopologyLevel};
@@ -65,6 +67,8 @@ pub struct OperatorConfiguration {
     pub compute_domains: ComputeDomains,
     /// `nativeGangs`
     pub native_gangs: NativeGangs,
+    /// `resourceSharing`
+    pub resource_sharing: ResourceSharing,
     /// `scheduler`
     pub schedulers: Schedulers,
 }
@@ -106,6 +110,7 @@ impl OperatorConfiguration {
             network: Network::read(&root.section("network")),
             compute_domains: ComputeDomains::read(&root.section("computeDomain")),
             native_gangs: root.enum_value("nativeGangs", &NativeGangs::ALL).unwrap_or_default(),
+            resource_sharing: ResourceSharing::read(&root.section("resourceSharing")),
             schedulers: Schedulers::read(&root.section("scheduler")),
         }
     }

@@ -96,7 +96,11 @@ pub struct SlimResourceClaimTemplate {
     pub metadata: ObjectMeta,
 }
 
-fn identity<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+/// The metadata that identifies an object, for caches of kinds with large objects.
+///
+/// # Errors
+/// If the metadata cannot be decoded.
+pub fn identity<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     ObjectMeta::deserialize(from).map(|metadata| {
         let ObjectMeta { name, namespace, uid, resource_version, .. } = metadata;
         ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }

@@ -4,6 +4,7 @@ pub mod claim;
 pub mod claim_source;
 pub mod clique_claims;
 pub mod pod_claims;
+pub mod template_access;
 
 use crate::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueScalingGroupConfig, PodCliqueSetTemplateSpec,

@@ -49,5 +49,6 @@ pub mod state_metrics;
 
 pub mod resource_claims;
 pub mod slim_pod;
+pub mod template_access;
 pub mod terminating_namespaces;
 pub mod workload_api;

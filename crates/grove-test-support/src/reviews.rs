@@ -177,13 +177,18 @@ impl ReviewCase {
 pub fn is_review(bytes: &[u8]) -> bool {
     let Ok(review) = serde_json::from_slice::<Value>(bytes) else { return false };
     let is_string = |pointer: &str| review.pointer(pointer).is_none_or(Value::is_string);
-    let optional = ["name", "namespace", "kind/kind", "resource/resource", "userInfo/username"];
+    let optional = ["name", "namespace", "kind/kind", "resource/resource", "userInfo/username", "userInfo/uid"];
+    let user = |field: &str| review.pointer(&format!("/request/userInfo/{field}"));
+    let is_list = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+    let is_valid_extra = |extra: &Value| extra.as_object().is_some_and(|extra| extra.values().all(is_list));
     let are_objects = ["kind", "resource", "userInfo"].map(|field| review["request"].get(field));
     review["apiVersion"] == "admission.k8s.io/v1"
         && review["request"]["uid"].is_string()
         && ["CREATE", "UPDATE", "DELETE", "CONNECT"].iter().any(|operation| review["request"]["operation"] == *operation)
         && are_objects.iter().all(|field| field.is_none_or(Value::is_object))
         && optional.iter().all(|field| is_string(&format!("/request/{field}")))
+        && user("groups").is_none_or(is_list)
+        && user("extra").is_none_or(is_valid_extra)
         // Parsing drops duplicate fields.
         && review.to_string().as_bytes() == bytes
 }

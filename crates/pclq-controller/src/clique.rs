@@ -87,7 +87,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   enqueues only the few cliques that wait longest;
 /// - the end of the termination of its namespace, because no pods were created during it.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
-    let PclqCaches { cliques, pods, gangs, claims, claim_templates, terminating_namespaces, .. } = &ctx.caches;
+    let PclqCaches { cliques, pods, gangs, claims, claim_templates, template_access, terminating_namespaces, .. } =
+        &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques, for_claims, for_templates] = [(); 5].map(|()| cliques.clone());
     let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
@@ -119,6 +120,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
                 .subscribe()
                 .flat_map(move |delta| stream::iter(cliques_of_template(&for_templates, &delta))),
         )
+        .watches(template_access.owners_after_change(cliques).map(Trigger::Reconcile))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
         .retry_on(cliques_of_failed_patches(&ctx.executor))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))

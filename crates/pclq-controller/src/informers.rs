@@ -8,6 +8,7 @@ use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::resource_claims::CLAIMS_BY_LEVEL;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
+use grove_controller::template_access::TemplateAccess;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
@@ -29,6 +30,8 @@ pub(crate) struct PclqCaches {
     pub(crate) claims: Cache<ResourceClaim>,
     /// The identities of all templates of claims.
     pub(crate) claim_templates: Cache<SlimResourceClaimTemplate>,
+    /// Whether templates of other namespaces may be used.
+    pub(crate) template_access: TemplateAccess,
     /// The last deleted pods of each clique. Read them after `pods`, so that no pod is missed.
     pub(crate) tombstones: Tombstones,
     /// The cliques with a deletion that keeps their pods.
@@ -61,6 +64,7 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
         gangs,
         claims: informers.cache_with(InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL)),
         claim_templates: informers.cache_with(InformerOptions::default().optional()),
+        template_access: TemplateAccess::start(manager),
         tombstones,
         orphan_deletions,
         terminating_namespaces: manager.start_namespace_informer(),

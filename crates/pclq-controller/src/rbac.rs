@@ -4,6 +4,7 @@
 use grove_api_types::resource_claim::SlimResourceClaimTemplate;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::template_access::TemplateAccess;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,6 +39,7 @@ pub fn rules() -> Vec<PolicyRule> {
             &[Get, List, Watch],
             "find the templates of claims; get reads the content of a template when a claim is created from it",
         ),
+        TemplateAccess::rule(),
         TerminatingNamespaces::rule(),
         PolicyRule::lease(),
         PolicyRule::events(),

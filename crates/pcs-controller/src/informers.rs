@@ -67,7 +67,7 @@ impl PcsCaches {
             incarnations,
             topologies: Topologies::start(manager),
             compute_domains: ComputeDomains::start(manager),
-            resource_claims: ResourceClaims::start(&informers),
+            resource_claims: ResourceClaims::start(manager, &informers),
             informers,
         }
     }

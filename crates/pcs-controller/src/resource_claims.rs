@@ -14,8 +14,10 @@ use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadErrors, read_template};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::template_access::TemplateAccess;
 use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
+use grove_runtime::runtime::Runtime;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt};
 
@@ -42,15 +44,17 @@ fn template_key(namespace: &str, name: &str) -> String {
 pub(crate) struct ResourceClaims {
     claims: Cache<ResourceClaim>,
     templates: Cache<SlimResourceClaimTemplate>,
+    pub(crate) access: TemplateAccess,
 }
 
 impl ResourceClaims {
     /// Starts the informers. Sets that share no claims need neither the kinds nor the permissions.
-    pub(crate) fn start(informers: &SharedInformerFactory) -> Self {
+    pub(crate) fn start(runtime: &Runtime, informers: &SharedInformerFactory) -> Self {
         let claims = InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL);
         Self {
             claims: informers.cache_with(claims),
             templates: informers.cache_with(InformerOptions::default().optional()),
+            access: TemplateAccess::start(runtime),
         }
     }
 
@@ -68,6 +72,7 @@ impl ResourceClaims {
         ClaimInputs {
             unavailable: unavailable(&self.claims),
             unavailable_templates: unavailable(&self.templates),
+            denied_templates: self.access.denied(),
             templates: BTreeMap::new(),
             conflicting: ClaimInputs::conflicting(conflicts),
             referenced,
@@ -164,10 +169,13 @@ fn set_of_deleted_clique(delta: &Delta<PodClique>) -> Option<ObjectRef<PodClique
     Some(ObjectRef::new(set).within(&deleted.namespace()?))
 }
 
-/// The permission to read the templates.
-pub(crate) fn rules() -> [PolicyRule; 1] {
+/// The permissions to read the templates and the webhook configuration.
+pub(crate) fn rules() -> [PolicyRule; 2] {
     let reason = "create claims from templates of any namespace after the templates exist; get reads their content";
-    [PolicyRule::for_resource::<SlimResourceClaimTemplate>(&[Verb::Get, Verb::List, Verb::Watch], reason)]
+    [
+        PolicyRule::for_resource::<SlimResourceClaimTemplate>(&[Verb::Get, Verb::List, Verb::Watch], reason),
+        TemplateAccess::rule(),
+    ]
 }
 
 #[cfg(test)]

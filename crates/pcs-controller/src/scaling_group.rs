@@ -71,6 +71,7 @@ fn triggers(ctx: &Context<GroupOwner>) -> ControllerBuilder<PodCliqueScalingGrou
         .watches(gangs.flat_map(move |delta| stream::iter(groups_of_gang(&all_sets, &delta)).map(Trigger::Reconcile)))
         .watches(ctx.caches.compute_domains.changed_groups(groups))
         .watches(ctx.caches.resource_claims.groups_of_created(&ctx.caches.sets, groups))
+        .watches(ctx.caches.resource_claims.access.owners_after_change(groups))
         .owns(&ctx.children)
         .retry_on(owners_after_namespace_termination(groups, terminating_namespaces))
 }

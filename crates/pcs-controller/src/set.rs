@@ -72,6 +72,7 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
         .watches(ctx.caches.compute_domains.changed_sets())
         .watches(ctx.caches.resource_claims.sets_of_created(sets))
         .watches(sets_of_deleted_cliques(&ctx.caches.cliques))
+        .watches(ctx.caches.resource_claims.access.owners_after_change(sets))
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
 

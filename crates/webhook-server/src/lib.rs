@@ -30,6 +30,7 @@ pub mod rbac;
 mod review;
 mod routes;
 mod serve;
+mod template_review;
 pub mod webhook;
 pub mod webhook_configurations;
 
@@ -58,7 +59,8 @@ pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
         certificate_period: args.certificate_period,
         ca_period: args.ca_period,
     };
-    let state = WebhookState::new(ClusterFacts::start(runtime, &args.grove_accounts), metrics.clone());
+    let state =
+        WebhookState::new(ClusterFacts::start(runtime, &args.grove_accounts), runtime.client(), metrics.clone());
     let certs = certs::manage(runtime, &serving_cert, options, &metrics);
     let connections = serve::connection_pool(serve::MAX_CONNECTIONS, metrics.connections());
     let server = serve(runtime, (listener, connections), state, serving_cert.clone(), args.shutdown_delay_duration);

@@ -8,6 +8,7 @@ use grove_api_types::v1alpha1::{
 };
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::queues;
@@ -38,6 +39,10 @@ pub fn rules() -> Vec<PolicyRule> {
         .resource_names(&[SECRET])
         .in_system_namespace(),
         PolicyRule::for_resource::<Secret>(&[Verb::Create], "create the first certificate").in_system_namespace(),
+        PolicyRule::for_resource::<SubjectAccessReview>(
+            &[Verb::Create],
+            "ask whether a user may read the claim templates of other namespaces that an object refers to",
+        ),
         PolicyRule::lease(),
     ]
 }

@@ -4,7 +4,10 @@
 //! kube's `AdmissionResponse` has another wire format: `patch` is a list of numbers in place of a base64 string, and
 //! each allowed response has an empty `status`.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::admission::Rule;
+use grove_api_types::resource_sharing::template_access::CrossNamespaceTemplates;
 use json_patch::PatchOperation;
 use k8s_openapi::ByteString;
 use kube::core::Status;
@@ -52,6 +55,12 @@ pub(crate) struct Resource {
 pub(crate) struct UserInfo {
     #[serde(default)]
     pub(crate) username: String,
+    #[serde(default)]
+    pub(crate) uid: String,
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
+    #[serde(default)]
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +117,8 @@ pub(crate) struct AdmissionResponse {
     pub(crate) warnings: Vec<String>,
     /// The response may differ once the caches contain this object.
     pub(crate) missing: Option<MissingObject>,
+    /// An allowed request is denied if the user may not read one of these templates.
+    pub(crate) templates: CrossNamespaceTemplates,
 }
 
 /// Why a request is denied.

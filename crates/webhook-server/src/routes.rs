@@ -12,6 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt;
+use kube::Client;
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -20,6 +21,7 @@ use crate::cluster_facts::ClusterFacts;
 use crate::memory_budget::{self, BodyMemory, MAX_REVIEW_BYTES, MemoryBudget};
 use crate::metrics::{Decision, WebhookMetrics};
 use crate::review::{AdmissionRequest, AdmissionResponse};
+use crate::template_review;
 use crate::webhook::Webhook;
 
 /// How long a body may take to arrive. It equals the timeout of the API server.
@@ -30,14 +32,16 @@ const LARGE_BODY_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The state that all endpoints share.
 pub(crate) struct WebhookState {
     cluster: ClusterFacts,
+    client: Client,
     metrics: WebhookMetrics,
     budget: MemoryBudget,
 }
 
 impl WebhookState {
-    pub(crate) fn new(cluster: ClusterFacts, metrics: WebhookMetrics) -> Arc<Self> {
+    /// `client` asks the API server what users may do.
+    pub(crate) fn new(cluster: ClusterFacts, client: Client, metrics: WebhookMetrics) -> Arc<Self> {
         let budget = MemoryBudget::new(metrics.bytes_in_flight(), metrics.bodies());
-        Arc::new(Self { cluster, metrics, budget })
+        Arc::new(Self { cluster, client, metrics, budget })
     }
 }
 
@@ -82,6 +86,11 @@ async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Res
         (request, response) = parse_and_admit(webhook, &body, &state.cluster)?;
     }
     drop(body);
+    if !response.templates.is_empty() {
+        let templates = std::mem::take(&mut response.templates);
+        let denial = template_review::denial(&state.client, &request.user_info, templates).await;
+        response = denial.map_err(|error| not_reviewed(&error))?.unwrap_or(response);
+    }
     let json = response.to_json(&request.uid).map_err(|error| {
         let text = format!("cannot serialize the response: {error}");
         tracing::error!("{text}");
@@ -89,6 +98,12 @@ async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Res
     })?;
     record(&state.metrics, webhook, &request, &response);
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+fn not_reviewed(error: &kube::Error) -> HttpRejection {
+    let text = format!("the API server did not review the access to ResourceClaimTemplates: {error}; try again");
+    tracing::warn!("{text}");
+    (StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
 fn parse_and_admit(

@@ -1,4 +1,4 @@
-//! The six admission webhooks of this service, each with its path.
+//! The seven admission webhooks of this service, each with its path.
 
 /// One admission webhook. Where the Go operator has the same webhook, path and name are those of the Go operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +11,8 @@ pub enum Webhook {
     DefaultTopology,
     /// Validates a `ClusterTopology` or `ClusterTopologyBinding`.
     ValidateTopology,
+    /// Validates the references of a `PodClique` to templates of other namespaces.
+    ValidateClique,
     /// Validates the new size of a set, scaling group or clique.
     ValidateScale,
     /// Protects the objects that Grove manages from other users.
@@ -19,11 +21,12 @@ pub enum Webhook {
 
 impl Webhook {
     /// All webhooks.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DefaultSet,
         Self::ValidateSet,
         Self::DefaultTopology,
         Self::ValidateTopology,
+        Self::ValidateClique,
         Self::ValidateScale,
         Self::Authorize,
     ];
@@ -35,6 +38,7 @@ impl Webhook {
             Self::ValidateSet => "/webhooks/validate-podcliqueset",
             Self::DefaultTopology => "/webhooks/default-clustertopology",
             Self::ValidateTopology => "/webhooks/validate-clustertopology",
+            Self::ValidateClique => "/webhooks/validate-podclique",
             Self::ValidateScale => "/webhooks/validate-scale",
             Self::Authorize => "/webhooks/authorizer-webhook",
         }

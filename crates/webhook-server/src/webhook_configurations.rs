@@ -4,7 +4,8 @@
 //! replaces those of the Go operator.
 
 use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS, validating_admission_policy};
-use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
+use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY, RESOURCE_CLAIMS};
+use grove_api_types::resource_sharing::template_access::REVIEWING_WEBHOOK;
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
@@ -23,6 +24,7 @@ const WEBHOOK_LABEL: (&str, &str) = ("app.kubernetes.io/name", NAME);
 const DEFAULT_SET: &str = "podcliqueset-defaulting-webhook";
 const DEFAULT_TOPOLOGY: &str = "clustertopology-defaulting-webhook";
 const VALIDATE_SET: &str = "podcliqueset-validating-webhook";
+const VALIDATE_CLIQUE: &str = REVIEWING_WEBHOOK;
 const VALIDATE_TOPOLOGY: &str = "clustertopology-validating-webhook";
 const VALIDATE_SCALE: &str = "scale-validating-webhook";
 const AUTHORIZE: &str = "authorizer-webhook";
@@ -30,7 +32,7 @@ const AUTHORIZE: &str = "authorizer-webhook";
 /// The names of the mutating configurations.
 pub const MUTATING: [&str; 2] = [DEFAULT_SET, DEFAULT_TOPOLOGY];
 /// The names of the validating configurations.
-pub const VALIDATING: [&str; 4] = [VALIDATE_SET, VALIDATE_TOPOLOGY, VALIDATE_SCALE, AUTHORIZE];
+pub const VALIDATING: [&str; 5] = [VALIDATE_SET, VALIDATE_CLIQUE, VALIDATE_TOPOLOGY, VALIDATE_SCALE, AUTHORIZE];
 
 /// Seconds that the API server waits for a response.
 const TIMEOUT_SECONDS: i32 = 10;
@@ -69,6 +71,7 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
     let scales = ["podcliquesets/scale", "podcliquescalinggroups/scale", "podcliques/scale"];
     vec![
         validating_configuration(VALIDATE_SET, for_sets("pcs.validating.webhooks.grove.io", Webhook::ValidateSet)),
+        validating_configuration(VALIDATE_CLIQUE, for_cliques()),
         validating_configuration(
             VALIDATE_TOPOLOGY,
             for_topologies("clustertopology.validating.webhooks.grove.io", Webhook::ValidateTopology, &topologies),
@@ -119,11 +122,32 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
     )
 }
 
+/// A webhook for `PodClique`s of other users than Grove's services whose annotation about claims is added or changed.
+fn for_cliques() -> Registration {
+    let annotation = |object: &str| format!("{object}.metadata.?annotations[?'{RESOURCE_CLAIMS}']");
+    let (new, old) = (annotation("object"), annotation("oldObject"));
+    let changed = format!("{new}.hasValue() && (oldObject == null || {new} != {old})");
+    let not_own = format!("!(request.userInfo.username in [{}])", cel_list(own_users()));
+    Registration {
+        name: "podclique.validating.webhooks.grove.io",
+        webhook: Webhook::ValidateClique,
+        rules: vec![rule(GROVE, "v1alpha1", &["podcliques"], &[CREATE, UPDATE], NAMESPACED)],
+        conditions: vec![
+            Condition { name: "user-is-not-grove", expression: not_own },
+            Condition { name: "claims-changed", expression: changed },
+        ],
+        selector: None,
+    }
+}
+
+fn own_users() -> impl Iterator<Item = String> {
+    GROVE_ACCOUNTS.iter().map(|account| format!("{SERVICE_USER_PREFIX}{account}"))
+}
+
 /// Matches all users except Grove's services and the Kubernetes controllers that delete objects. These work also while no
 /// replica of this service responds.
 fn non_exempt_users() -> String {
-    let own = GROVE_ACCOUNTS.iter().map(|account| format!("{SERVICE_USER_PREFIX}{account}"));
-    let all = own.chain(ALWAYS_EXEMPT.map(str::to_owned));
+    let all = own_users().chain(ALWAYS_EXEMPT.map(str::to_owned));
     format!("!(request.userInfo.username in [{}])", cel_list(all))
 }
 

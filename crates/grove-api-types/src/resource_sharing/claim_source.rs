@@ -28,7 +28,12 @@ pub struct ExternalTemplate<'a> {
     pub name: &'a str,
 }
 
-impl ExternalTemplate<'_> {
+impl<'a> ExternalTemplate<'a> {
+    /// The namespace of the template, if it is another one than that of the claim.
+    pub fn other_namespace(&self, own: &str) -> Option<&'a str> {
+        self.namespace.filter(|namespace| *namespace != own)
+    }
+
     /// Whether an object of this namespace and name can exist. The API server may store a set with other names if it bypassed admission.
     pub fn is_valid(&self) -> bool {
         dns_subdomain(self.name).is_ok() && self.namespace.is_none_or(|namespace| dns_label(namespace).is_ok())

@@ -14,6 +14,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
+use grove_controller::template_access::denied_template;
 use kube::{Resource, ResourceExt};
 
 /// Namespace and name of a `ResourceClaimTemplate`.
@@ -47,6 +48,8 @@ pub(crate) struct ClaimInputs {
     pub(crate) unavailable: Option<Waiting>,
     /// Why no `ResourceClaimTemplate` can be read.
     pub(crate) unavailable_templates: Option<Waiting>,
+    /// Why no template of another namespace may be used.
+    pub(crate) denied_templates: Option<Waiting>,
     /// The external templates of the missing claims.
     pub(crate) templates: BTreeMap<TemplateKey, ReadTemplate>,
     /// The names of claims that other objects have.
@@ -126,6 +129,9 @@ impl<'a> OwnedClaims<'a> {
         if let Some(unavailable) = &self.inputs.unavailable_templates {
             return Some(unavailable.clone());
         }
+        if let Some(denied) = self.denied(external) {
+            return Some(denied.clone());
+        }
         let (key, field) = (self.template_key(external), &claim.source.field);
         match self.inputs.templates.get(&key) {
             Some(ReadTemplate::Found(_)) => None,
@@ -142,6 +148,10 @@ impl<'a> OwnedClaims<'a> {
                 format!("ResourceClaimTemplate {key} of {field} is read by the next reconcile"),
             )),
         }
+    }
+
+    fn denied(&self, template: ExternalTemplate<'_>) -> Option<&Waiting> {
+        denied_template(self.inputs.denied_templates.as_ref(), &self.namespace, template)
     }
 
     /// The content of this claim; empty for an existing claim from a `ResourceClaimTemplate`.
@@ -165,8 +175,10 @@ impl<'a> OwnedClaims<'a> {
             children.get::<ResourceClaim>(name).is_none() && !self.inputs.conflicting.contains(name)
         };
         let template = |claim: RequiredClaim<'_, '_>| match claim.source.template {
-            TemplateReference::Internal(_) => None,
-            TemplateReference::External(external) => Some((self.template_key(external), external.is_valid())),
+            TemplateReference::External(external) if self.denied(external).is_none() => {
+                Some((self.template_key(external), external.is_valid()))
+            }
+            TemplateReference::External(_) | TemplateReference::Internal(_) => None,
         };
         self.required().filter(is_missing).filter_map(template).collect()
     }

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_runtime::metrics::Metrics;
+use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use http_body_util::Limited;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -16,6 +17,7 @@ use crate::memory_budget::MAX_BODIES;
 
 mod fuzzed;
 mod references;
+mod templates;
 
 struct Server {
     routes: Router,
@@ -28,8 +30,19 @@ fn server() -> Server {
 
 fn server_with(cluster: ClusterFacts) -> Server {
     let metrics = Metrics::new().unwrap();
-    let state = WebhookState::new(cluster, WebhookMetrics::new(metrics.registry()).unwrap());
+    let state = WebhookState::new(cluster, reviewing_client(), WebhookMetrics::new(metrics.registry()).unwrap());
     Server { routes: routes(&state), metrics }
+}
+
+/// An API server on which users may get all templates of the namespace `shared`, and no others.
+fn reviewing_client() -> Client {
+    let (client, _) = mock_api_server::client(|request: &RecordedRequest| {
+        let mut review = request.body.clone();
+        let allowed = review["spec"]["resourceAttributes"]["namespace"] == "shared";
+        review["status"] = json!({ "allowed": allowed });
+        MockResponse::ok(review)
+    });
+    client
 }
 
 impl Server {

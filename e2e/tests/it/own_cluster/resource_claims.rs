@@ -15,10 +15,11 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
+mod access;
 mod deletion;
 mod faults;
 mod kills;
@@ -243,6 +244,7 @@ async fn shared_claims_follow_their_owners() {
         faults::deleted_claims_without_pods_are_created_again(&cluster, None),
         faults::more_pods_than_a_claim_permits_are_reported(&cluster),
     );
+    access::templates_of_other_namespaces_need_a_review(&cluster).await;
     // These stop services.
     stops::each_step_completes_after_a_stop(&cluster).await;
     unserved::an_unserved_api_is_awaited(&cluster).await;

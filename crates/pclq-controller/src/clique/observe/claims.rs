@@ -16,6 +16,7 @@ use grove_controller::conditions::find_status_condition;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Waiting;
+use grove_controller::template_access::denied_template;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
@@ -38,6 +39,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminatin
     };
     let retired = retired(ctx, clique, &children, &pending_creates);
     let unavailable_templates = unavailable::<SlimResourceClaimTemplate>(ctx.caches.claim_templates.availability());
+    let denied_templates = ctx.caches.template_access.denied();
+    let own_claim = |claim| own(ctx, clique, claim, unavailable_templates.as_ref(), denied_templates.as_ref());
     let backed_off = if is_namespace_terminating { BackedOffCreates::default() } else { ctx.claims.backed_off(clique) };
     ObservedClaims {
         invalid,
@@ -47,7 +50,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminatin
             .into_iter()
             .map(|name| referenced(ctx, clique, name, claims.set_uid.as_deref()))
             .collect(),
-        own: claims.claims.into_iter().map(|claim| own(ctx, clique, claim, unavailable_templates.as_ref())).collect(),
+        own: claims.claims.into_iter().map(own_claim).collect(),
         children,
         name_conflicts: Vec::new(),
         backed_off,
@@ -142,13 +145,20 @@ fn is_of_set_or_group(clique: &PodClique, set_uid: Option<&str>, owner: &OwnerRe
     clique.labels().get(label) == Some(&owner.name) && uid.is_none_or(|uid| uid == owner.uid)
 }
 
-fn own(ctx: &Context, clique: &PodClique, claim: CliqueClaim, unavailable_templates: Option<&Waiting>) -> OwnClaim {
+fn own(
+    ctx: &Context,
+    clique: &PodClique,
+    claim: CliqueClaim,
+    unavailable_templates: Option<&Waiting>,
+    denied_templates: Option<&Waiting>,
+) -> OwnClaim {
     let namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
     let template = match claim.template() {
         TemplateReference::Internal(spec) => TemplateState::Read(ClaimTemplate::from(spec)),
         TemplateReference::External(template @ ExternalTemplate { namespace: other, name }) => {
             let exists = ctx.caches.claim_templates.contains(other.unwrap_or(namespace), name);
-            match unavailable_templates {
+            let denied = denied_template(denied_templates, namespace, template);
+            match unavailable_templates.or(denied) {
                 Some(waiting) => TemplateState::Unavailable(waiting.clone()),
                 None if exists && template.is_valid() => TemplateState::Unread,
                 None => TemplateState::NotFound,

@@ -12,6 +12,7 @@ use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::plan::{Plan, Stage, Step};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
+use grove_controller::template_access::TemplateAccess;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Delta, InformerOptions};
 use grove_runtime::client::Clients;
@@ -75,6 +76,7 @@ fn context(
         gangs,
         claims: informers.cache(),
         claim_templates: informers.cache(),
+        template_access: TemplateAccess::new(None),
         tombstones,
         orphan_deletions,
         terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),

@@ -9,6 +9,7 @@ use grove_api_types::labels::POD_INDEX;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::template_access::TemplateAccess;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::Cache;
 use grove_runtime::client::Clients;
@@ -53,6 +54,7 @@ impl Fixture {
         let caches = PclqCaches {
             claims: informers.cache(),
             claim_templates: informers.cache(),
+            template_access: TemplateAccess::new(None),
             informers,
             tombstones: Tombstones::new(&cliques),
             cliques,

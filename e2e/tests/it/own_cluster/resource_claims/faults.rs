@@ -153,9 +153,9 @@ async fn edited_annotations_are_restored(fixture: &Fixture) {
     let before = fixture.ns.wait_for_ready_pods("llm", PODS).await;
     for clique in ["llm-0-front", "llm-0-g-0-work"] {
         let expected = annotation(&before, clique).expect("the annotation");
-        let edited = json!({ "metadata": { "annotations": { RESOURCE_CLAIMS: "edited" } } });
+        let edited = json!({ "metadata": { "annotations": { RESOURCE_CLAIMS: "{}" } } });
         let patched = fixture.ns.patch::<PodClique>(clique, edited).await;
-        assert_eq!(patched.annotations()[RESOURCE_CLAIMS], "edited");
+        assert_eq!(patched.annotations()[RESOURCE_CLAIMS], "{}");
         fixture
             .ns
             .wait_for("the annotation is restored", |state| annotation(state, clique).as_ref() == Some(&expected))
