@@ -143,7 +143,7 @@ rules! {
     GroupComposition = "group-composition",
     /// Immutable fields do not change.
     Immutable = "immutable",
-    /// The scale subresource accepts 0 replicas, or at least `minAvailable` if hostnames, gangs and the set keep their limits.
+    /// The scale subresource accepts any number of replicas with which hostnames, gangs and the set keep their limits.
     Scale = "scale",
     /// The domains and the keys of the levels of a topology are unique.
     LevelUnique = "level-unique",

@@ -1,5 +1,5 @@
-//! The rule of the scale subresource: the new number of replicas is 0 or at least `minAvailable`, hostnames keep their length
-//! limit, and the set and the gang keep their size limits.
+//! The rule of the scale subresource: hostnames keep their length limit, and the set and the gang keep their size limits. A number below
+//! `minAvailable` causes a warning.
 
 use std::collections::BTreeMap;
 
@@ -73,14 +73,17 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
     errors.finish()
 }
 
-/// A number below `minAvailable` is most likely a mistake; 0 is intended.
+/// Users scale below `minAvailable` to release nodes, and the Go operator admits it.
 fn validate_minimum(replicas: i32, min_available: i32, errors: &mut ErrorCollector) {
     let path = FieldPath::new("spec.replicas");
     if replicas < 0 {
         errors.invalid(Rule::Scale, &path, replicas, "must be greater than or equal to 0");
     } else if replicas > 0 && replicas < min_available {
-        let text = format!("must be 0, or greater than or equal to minAvailable, which is {min_available}");
-        errors.invalid(Rule::Scale, &path, replicas, text);
+        let text = format!(
+            "is below minAvailable, which is {min_available}; the gang requires only the existing replicas, and the condition \
+             MinAvailableBreached becomes True"
+        );
+        errors.warn(&path, text);
     }
 }
 

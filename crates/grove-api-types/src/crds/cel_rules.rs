@@ -160,13 +160,6 @@ fn sharing_rules() -> Vec<ValidationRule> {
     ]
 }
 
-/// The replicas of a clique or group are 0 or at least `minAvailable`.
-fn scale_rules() -> Vec<ValidationRule> {
-    let rule = "@.replicas <= 0 || !has(@.minAvailable) || @.replicas >= @.minAvailable";
-    let message = "must be 0, or greater than or equal to minAvailable";
-    vec![ratcheting(rule, message, (".replicas", Reason::Invalid))]
-}
-
 fn unique(list: &str, field: &str, message: &str) -> ValidationRule {
     let rule =
         format!("!has(@.{list}) || @.{list}.all(item, @.{list}.exists_one(other, other.{field} == item.{field}))");
@@ -196,8 +189,6 @@ fn all() -> Vec<(Location<'static>, Vec<ValidationRule>)> {
         (set("spec.template.cliques[].spec"), clique_spec_rules()),
         (set("spec.template.podCliqueScalingGroups[]"), group_rules()),
         (set("spec.template.resourceSharing[]"), sharing_rules()),
-        (Location { kind: "PodClique", path: "spec" }, scale_rules()),
-        (Location { kind: "PodCliqueScalingGroup", path: "spec" }, scale_rules()),
         (Location { kind: "ClusterTopologyBinding", path: "spec" }, binding_rules()),
     ]
 }

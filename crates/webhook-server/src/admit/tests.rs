@@ -189,13 +189,14 @@ fn a_scale_is_validated_for_the_cached_object() {
     let group = json!({ "kind": "PodCliqueScalingGroup", "metadata": { "name": "serve-0-model", "namespace": "team" },
         "spec": { "replicas": 3, "minAvailable": 2, "cliqueNames": ["leader"] } });
     let cluster = cluster(OperatorConfiguration::default(), &[set(), clique, group]);
-    let is_allowed =
-        |attributes: Value| admit(Webhook::ValidateScale, &request(&attributes), &cluster).denial.is_none();
+    let response = |attributes: Value| admit(Webhook::ValidateScale, &request(&attributes), &cluster);
+    let is_allowed = |attributes: Value| response(attributes).denial.is_none();
+    let is_warned = |attributes: Value| !response(attributes).warnings.is_empty();
     for (resource, name) in [("podcliques", "serve-0-front"), ("podcliquescalinggroups", "serve-0-model")] {
-        assert!(!is_allowed(scaled(resource, name, (3, 1))), "{resource}");
-        assert!(is_allowed(scaled(resource, name, (3, 2))), "{resource}");
-        assert!(is_allowed(scaled(resource, name, (3, 0))), "{resource}");
-        assert!(is_allowed(scaled(resource, "unknown", (3, 1))), "{resource}");
+        assert!(!is_allowed(scaled(resource, name, (3, -1))), "{resource}");
+        assert!(is_allowed(scaled(resource, name, (3, 1))) && is_warned(scaled(resource, name, (3, 1))), "{resource}");
+        assert!(!is_warned(scaled(resource, name, (3, 2))) && !is_warned(scaled(resource, name, (3, 0))), "{resource}");
+        assert!(!is_warned(scaled(resource, "unknown", (3, 1))), "{resource}");
     }
     assert!(is_allowed(scaled("podcliquesets", "serve", (1, 9))));
     assert!(!is_allowed(scaled("podcliquesets", "serve", (1, -1))));
