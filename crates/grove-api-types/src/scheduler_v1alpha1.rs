@@ -56,6 +56,19 @@ pub struct PodGroup {
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
+impl PodGroup {
+    /// See [`required_replicas`].
+    pub fn required_replicas(&self, replicas: Option<i32>) -> i32 {
+        required_replicas(self.min_replicas, replicas)
+    }
+}
+
+/// The number of pods of a pod group that must be scheduled together: its minimum, or `replicas` of its clique if a user scaled the clique
+/// below the minimum, also to zero. `None` means that the clique does not exist yet.
+pub fn required_replicas(min_replicas: i32, replicas: Option<i32>) -> i32 {
+    min_replicas.min(replicas.unwrap_or(i32::MAX)).max(0)
+}
+
 /// A topology constraint.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

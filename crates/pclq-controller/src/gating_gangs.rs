@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
-use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::scheduler_v1alpha1::{PodGang, required_replicas};
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
@@ -187,12 +187,11 @@ fn requirements(gang: Option<&PodGang>) -> impl Iterator<Item = (&str, i32)> {
     groups.map(|group| (group.name.as_str(), group.min_replicas))
 }
 
-/// Whether a clique has fewer scheduled pods than its pod group requires. A user can scale a clique below the minimum of its pod group,
-/// also to zero; then all its pods are required.
+/// Whether a clique has fewer scheduled pods than its pod group requires.
 fn lacks_pods(cliques: &Cache<PodClique>, namespace: &str, name: &str, min_replicas: i32) -> bool {
     let clique = cliques.get(namespace, name);
-    let replicas = clique.as_deref().map_or(i32::MAX, |clique| clique.spec.replicas.max(0));
-    clique.as_deref().map_or(0, scheduled_replicas) < min_replicas.min(replicas)
+    let required = required_replicas(min_replicas, clique.as_deref().map(|clique| clique.spec.replicas));
+    clique.as_deref().map_or(0, scheduled_replicas) < required
 }
 
 /// The fields of a clique that the state of its gang depends on.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{POD_GANG, POD_GROUP};
 use grove_api_types::pod_group;
-use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::scheduler_v1alpha1::{PodGang, required_replicas};
 use grove_runtime::caches::{Cache, Delta, Index};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -41,11 +41,10 @@ pub(crate) fn is_scheduled(gangs: &Cache<PodGang>, cliques: &Cache<SlimClique>, 
     })
 }
 
-/// Whether a clique has its minimum of scheduled pods. A user can scale a clique below its minimum, also to zero; then all its pods are
-/// required.
+/// Whether a clique has its minimum of scheduled pods.
 fn has_minimum(clique: Option<&SlimClique>, min_replicas: i32) -> bool {
-    let replicas = clique.map_or(i32::MAX, SlimClique::replicas);
-    clique.map_or(0, SlimClique::scheduled_replicas) >= min_replicas.min(replicas)
+    let required = required_replicas(min_replicas, clique.map(SlimClique::replicas));
+    clique.map_or(0, SlimClique::scheduled_replicas) >= required
 }
 
 /// A change after which a base gang may be scheduled.

@@ -14,7 +14,7 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
-use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
+use grove_controller::triggers::owners_after_namespace_termination;
 
 use self::triggers::{gang_of_clique, scaled_gangs};
 use crate::context::Context;
@@ -47,7 +47,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 
 /// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the gang itself;
-/// - a change of the number of scheduled pods of a clique of the gang, which triggers a status update;
+/// - a change of the number of desired pods of a clique of the gang. A change of the number of scheduled pods triggers a status update;
 /// - the base gang of a scaled gang has become scheduled, if the `PodGroup` of the scaled gang waits for that;
 /// - a change or a deletion of its `PodGroup`, or of the object that has the name of its `PodGroup`. A change of only the status triggers
 ///   a status update;
@@ -56,8 +56,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 /// - the end of the termination of its namespace, because nothing was created during it.
 fn triggers(ctx: &Context) -> ControllerBuilder<PodGang> {
     let GangCaches { gangs, cliques, terminating_namespaces, .. } = &ctx.caches;
-    let gang = |delta: &_| gang_of_clique(delta).map(Trigger::StatusOnly);
-    let gangs_of_cliques = cliques.subscribe().filter_map(move |delta| std::future::ready(gang(&delta)));
+    let gangs_of_cliques = cliques.subscribe().filter_map(|delta| std::future::ready(gang_of_clique(&delta)));
     ControllerBuilder::new(CONTROLLER, gangs.clone(), gangs.subscribe())
         .watches(gangs_of_cliques)
         .watches(scaled_gangs(gangs, cliques))

@@ -1,13 +1,15 @@
 //! The `PodGroup`s of gangs, by which schedulers schedule the pods of a gang together. Each scheduler has one file, which implements
 //! [`PodGroupApi`], and one arm in [`backend`].
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Formatter};
 
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::Schedulers;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
-use grove_controller::children::{ChildKinds, ObservedChildren, OwnerKind};
+use grove_controller::children::{ByName, ChildKinds, ObservedChildren, OwnerKind};
 use grove_controller::group_kind::group_kind_of;
 use grove_controller::plan::Waiting;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
@@ -16,6 +18,8 @@ use grove_runtime::caches::{Availability, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 use serde_json::Value;
+
+use crate::slim_clique::SlimClique;
 
 mod kai;
 mod object;
@@ -236,6 +240,29 @@ pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
 /// The permission on the `PodGroup`s of one scheduler.
 pub(crate) fn rule<A: PodGroupApi>() -> PolicyRule {
     PolicyRule::for_resource::<PodGroup<A>>(&Verb::MANAGE, "create, patch and delete the PodGroups of gangs")
+}
+
+/// The gang as its users want it now: without the pod groups of cliques that are scaled to zero, and with smaller minimums of cliques that are
+/// scaled below theirs. Otherwise a scheduler waits for pods that are not wanted, and evicts the others. A gang without any wanted pod stays.
+pub(crate) fn as_wanted<'a>(gang: &'a PodGang, cliques: &ByName<SlimClique>) -> Cow<'a, PodGang> {
+    let required =
+        |group: &GangGroup| group.required_replicas(cliques.get(&group.name).map(|clique| clique.replicas()));
+    let groups = &gang.spec.podgroups;
+    let is_wanted = |group: &GangGroup| required(group) > 0 || group.min_replicas <= 0;
+    if groups.iter().all(|group| required(group) == group.min_replicas) || !groups.iter().any(is_wanted) {
+        return Cow::Borrowed(gang);
+    }
+    let mut wanted = gang.clone();
+    let names: BTreeSet<&str> =
+        groups.iter().filter(|group| is_wanted(group)).map(|group| group.name.as_str()).collect();
+    wanted.spec.podgroups.retain(|group| names.contains(group.name.as_str()));
+    for group in &mut wanted.spec.podgroups {
+        group.min_replicas = required(group);
+    }
+    for config in &mut wanted.spec.topology_constraint_group_configs {
+        config.pod_group_names.retain(|name| names.contains(name.as_str()));
+    }
+    Cow::Owned(wanted)
 }
 
 /// The sum of the minimum numbers of pods of all pod groups of the gang.

@@ -43,12 +43,16 @@ fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {
     usize::try_from(clique.spec.replicas).is_ok_and(|replicas| group.pod_references.len() >= replicas)
 }
 
+fn required(clique: &PodClique, group: &PodGroup) -> i32 {
+    group.required_replicas(Some(clique.spec.replicas))
+}
+
 fn is_scheduled(clique: &PodClique, group: &PodGroup) -> bool {
-    clique.status.as_ref().is_some_and(|status| status.scheduled_replicas >= group.min_replicas)
+    clique.status.as_ref().is_some_and(|status| status.scheduled_replicas >= required(clique, group))
 }
 
 fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
-    clique.status.as_ref().is_some_and(|status| status.ready_replicas >= group.min_replicas)
+    clique.status.as_ref().is_some_and(|status| status.ready_replicas >= required(clique, group))
 }
 
 /// Once true, the condition stays true: it reports that all pods of the gang have existed at some time.

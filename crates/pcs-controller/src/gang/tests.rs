@@ -74,6 +74,15 @@ fn a_gang_follows_its_cliques() {
 }
 
 #[test]
+fn a_clique_that_is_scaled_below_its_minimum_does_not_hold_up_its_gang() {
+    let mut observed = snapshot("{a: [2, 2, 2], b: [0, 0, 0]}");
+    for clique in observed.cliques.values_mut().filter(|clique| clique.name_any() == "b") {
+        Arc::make_mut(clique).spec.replicas = 0;
+    }
+    check(&observed, &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Progress"]);
+}
+
+#[test]
 fn a_missing_clique_counts_as_a_clique_without_pods() {
     let mut observed = snapshot("{a: [2, 2, 2], b: [2, 2, 2]}");
     observed.cliques.remove("b");

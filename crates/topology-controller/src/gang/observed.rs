@@ -17,7 +17,7 @@ use grove_controller::plan::Waiting;
 use grove_runtime::caches::Availability;
 use kube::ResourceExt;
 
-use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, backend};
+use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, as_wanted, backend};
 use crate::slim_clique::SlimClique;
 
 /// A gang, its cliques and its `PodGroup`, as in the caches.
@@ -69,7 +69,7 @@ impl Observed {
         let Self { gang, scheduler, .. } = self;
         let pod_group = backend(*scheduler).zip(self.pod_group_name()).map(|(backend, name)| DesiredPodGroup {
             name,
-            spec: self.unavailable().map_or_else(|| (backend.spec)(gang), Err),
+            spec: self.unavailable().map_or_else(|| (backend.spec)(&as_wanted(gang, &self.cliques)), Err),
             delay: self.delay(),
         });
         GangExpansion { gang, scheduler: *scheduler, pod_group }

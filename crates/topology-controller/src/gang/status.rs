@@ -62,7 +62,7 @@ fn cause(status: &PodGangStatus) -> Option<&str> {
 fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
     let is_scheduled = observed.gang.spec.podgroups.iter().all(|group| {
         let clique = observed.cliques.get(&group.name);
-        clique.is_some_and(|clique| clique.scheduled_replicas() >= group.min_replicas)
+        clique.is_some_and(|clique| clique.scheduled_replicas() >= group.required_replicas(Some(clique.replicas())))
     });
     let (reason, message) = if is_scheduled {
         (scheduled::SUFFICIENT_SCHEDULED_PODS, "every clique has its minimum of scheduled pods")

@@ -134,6 +134,78 @@ fn kai_gets_a_subgroup_per_clique() {
 }
 
 #[test]
+fn schedulers_demand_only_pods_that_are_wanted() {
+    let cliques = "cliques: {a: {}, b: {min: 2, replicas: 0}, c: {min: 3, replicas: 2}}";
+    let config = "{name: g, podGroupNames: [b, c], topologyConstraint: {packConstraint: {required: rack}}}";
+    check_plan(
+        &format!(
+            "{{scheduler: kai-scheduler, {cliques}, gang: {{metadata: {{labels: {{kai.scheduler/queue: q}}, annotations: \
+             {{grove.io/topology-name: t}}}}, spec: {{topologyConstraintGroupConfigs: [{config}]}}}}}}"
+        ),
+        &expect![[r#"
+            scheduling.run.ai/v2alpha2 PodGroup
+            minMember: 3
+            queue: q
+            subGroups:
+            - minSubGroup: 1
+              name: g
+              topologyConstraint:
+                requiredTopologyLevel: rack
+                topology: t
+            - minMember: 1
+              name: a
+            - minMember: 2
+              name: c
+              parent: g
+            topologyConstraint: {}
+        "#]],
+    );
+    check_plan(
+        &format!("{{scheduler: volcano, {cliques}}}"),
+        &expect![[r#"
+        scheduling.volcano.sh/v1beta1 PodGroup
+        minMember: 3
+        queue: default
+        subGroupPolicy:
+        - labelSelector:
+            matchLabels:
+              grove.io/podclique: a
+          matchLabelKeys:
+          - grove.io/podclique
+          minSubGroups: 1
+          name: a
+          subGroupSize: 1
+        - labelSelector:
+            matchLabels:
+              grove.io/podclique: c
+          matchLabelKeys:
+          - grove.io/podclique
+          minSubGroups: 1
+          name: c
+          subGroupSize: 2
+    "#]],
+    );
+    // Without any wanted pod, nothing waits for the others.
+    check_plan(
+        "{scheduler: volcano, cliques: {a: {min: 2, replicas: 0}}}",
+        &expect![[r#"
+        scheduling.volcano.sh/v1beta1 PodGroup
+        minMember: 2
+        queue: default
+        subGroupPolicy:
+        - labelSelector:
+            matchLabels:
+              grove.io/podclique: a
+          matchLabelKeys:
+          - grove.io/podclique
+          minSubGroups: 1
+          name: a
+          subGroupSize: 2
+    "#]],
+    );
+}
+
+#[test]
 fn a_label_that_names_the_queue_has_precedence_and_an_empty_one_names_none() {
     let queue = |metadata: &str| {
         let observed =

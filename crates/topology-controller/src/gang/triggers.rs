@@ -1,10 +1,9 @@
 //! The mappers from cliques and gangs to the gangs that they trigger.
 
-use std::sync::Arc;
-
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::labels;
 use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_controller::triggers::Trigger;
 use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -12,13 +11,16 @@ use kube::runtime::reflector::ObjectRef;
 use crate::base_gangs::{BaseGangDelta, BaseGangObserver};
 use crate::slim_clique::SlimClique;
 
-/// The gang that the pods of the clique belong to, if the number of scheduled pods changed.
-pub(super) fn gang_of_clique(delta: &Delta<SlimClique>) -> Option<ObjectRef<PodGang>> {
+/// The gang that the pods of the clique belong to: its `PodGroup` depends on the number of desired pods, and its status also on the number of
+/// scheduled pods.
+pub(super) fn gang_of_clique(delta: &Delta<SlimClique>) -> Option<Trigger<PodGang>> {
     let clique = delta.object()?;
     let name = clique.labels().get(labels::POD_GANG)?;
-    let scheduled = |clique: &Option<Arc<SlimClique>>| clique.as_ref().map(|clique| clique.scheduled_replicas());
-    let has_changed = scheduled(&delta.old) != scheduled(&delta.new);
-    has_changed.then(|| ObjectRef::new(name).within(&clique.namespace().unwrap_or_default()))
+    let has_changed =
+        |count: fn(&SlimClique) -> i32| delta.old.as_deref().map(count) != delta.new.as_deref().map(count);
+    let is_scaled = has_changed(SlimClique::replicas);
+    let gang = ObjectRef::new(name).within(&clique.namespace().unwrap_or_default());
+    (is_scaled || has_changed(SlimClique::scheduled_replicas)).then(|| Trigger::new(is_scaled, gang))
 }
 
 /// The scaled gangs of base gangs that have become scheduled.

@@ -6,7 +6,7 @@
 use grove_api_types::pack_affinity::{GangPacking, digest};
 use grove_api_types::pod_group::{self, ApiVersion, PackRecord, PodGroupRef, PodGroupSpec};
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
 use grove_controller::children::ByName;
 use grove_controller::plan::Waiting;
 use grove_controller::workload_api;
@@ -141,10 +141,8 @@ pub(crate) fn has_other_constraints(gang: &PodGang, record: &PodGroupSpec) -> bo
 /// Whether the gang now has other minimums or another priority than its record. A clique that was scaled below its minimum cannot have that
 /// many pods. The gang has only the priority of its set, and the record may have that of the pods.
 pub(crate) fn differs_from_record(gang: &PodGang, cliques: &ByName<SlimClique>, record: &PodGroupSpec) -> bool {
-    let minimums = gang.spec.podgroups.iter().map(|group| {
-        let replicas = cliques.get(&group.name).map_or(i32::MAX, |clique| clique.replicas());
-        group.min_replicas.min(replicas).max(0)
-    });
+    let replicas = |group: &GangGroup| cliques.get(&group.name).map(|clique| clique.replicas());
+    let minimums = gang.spec.podgroups.iter().map(|group| group.required_replicas(replicas(group)));
     let min_count = minimums.fold(0, i32::saturating_add);
     let priority = gang.spec.priority_class_name.as_ref().filter(|name| !name.is_empty());
     let has_other_priority = priority.is_some() && priority != record.priority_class_name.as_ref();

@@ -7,7 +7,7 @@ use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster, events};
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -202,6 +202,24 @@ impl<'a> Fixture<'a> {
         }
     }
 
+    /// A user scales a clique to zero. The scheduler would wait for its pods, and evict those of the other cliques.
+    async fn a_clique_at_zero_is_not_demanded(&self) {
+        let (clique, gang) = ("llm-0-f", "llm-0");
+        for is_down in [false, true] {
+            self.change(is_down, self.ns.scale::<PodClique>(clique, 0)).await;
+            let mut wanted = self.ns.api::<PodGang>().get(gang).await.expect("the gang");
+            wanted.spec.podgroups.retain(|group| group.name != clique);
+            let expected = (self.backend.spec)(&wanted);
+            poll_until(async || {
+                let group = self.pod_groups.get(gang).await.ok()?;
+                (group.data["spec"] == expected).then_some(())
+            })
+            .await;
+            self.change(is_down, self.ns.scale::<PodClique>(clique, 2)).await;
+            self.wait_for_pod_groups(&[gang]).await;
+        }
+    }
+
     /// The fields that the scheduler writes stay.
     async fn fields_of_the_scheduler_stay(&self) {
         let own = (self.backend.own_fields)();
@@ -335,6 +353,7 @@ async fn gangs_get_the_pod_groups_of(backend: &Backend) {
     fixture.the_crd_is_applied_late().await;
     fixture.gangs_come_and_go().await;
     fixture.edits_and_deletions_are_undone().await;
+    fixture.a_clique_at_zero_is_not_demanded().await;
     fixture.fields_of_the_scheduler_stay().await;
     fixture.a_foreign_object_stays().await;
     fixture.the_crd_is_deleted_and_created_again().await;
