@@ -20,7 +20,7 @@ mod validation_result;
 pub use authorize::{ALWAYS_EXEMPT, Attributes, Authorization, Operation, ParentSet, authorize};
 pub use cluster_topology::{
     validate_cluster_topology_create, validate_cluster_topology_update, validate_topology_binding_create,
-    validate_topology_binding_update,
+    validate_topology_binding_update, validate_topology_delete,
 };
 pub use facts::{Facts, ReferencingSet, TopologyFacts};
 pub use field_path::FieldPath;

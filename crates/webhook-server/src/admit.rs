@@ -6,7 +6,7 @@ use grove_api_types::admission::{
     self, Attributes, ParentSet, ScaleTarget, TopologyFacts, ValidationResult, Violation, authorize,
     default_cluster_topology, default_pod_clique_set, validate_cluster_topology_create,
     validate_cluster_topology_update, validate_create, validate_scale, validate_topology_binding_create,
-    validate_topology_binding_update, validate_update,
+    validate_topology_binding_update, validate_topology_delete, validate_update,
 };
 use grove_api_types::field_error::ErrorType;
 use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
@@ -93,6 +93,9 @@ fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, Str
 fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
     let facts =
         |has_name_conflict: bool| cluster.for_topology(&request.name, &request.user_info.username, has_name_conflict);
+    if request.operation == Operation::Delete {
+        return Ok(to_response(validate_topology_delete(&request.name, &facts(false))));
+    }
     if request.kind.kind == ClusterTopologyBinding::kind(&()) {
         let facts = facts(cluster.has_topology(&request.name));
         validate_levels(request, &facts, validate_topology_binding_create, validate_topology_binding_update)

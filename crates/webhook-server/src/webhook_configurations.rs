@@ -45,7 +45,9 @@ const UPDATE: &str = "UPDATE";
 const DELETE: &str = "DELETE";
 
 const NOT_TERMINATING: (&str, &str) = ("not-terminating", validating_admission_policy::NOT_TERMINATING);
-const SPEC_CHANGED: (&str, &str) = ("spec-changed", "oldObject == null || object.spec != oldObject.spec");
+/// A delete request has no object.
+const SPEC_CHANGED: (&str, &str) =
+    ("spec-changed", "object == null || oldObject == null || object.spec != oldObject.spec");
 /// A `Scale` with zero replicas has no field `replicas`.
 const REPLICAS_CHANGED: (&str, &str) =
     ("replicas-changed", "object.spec.?replicas.orValue(0) != oldObject.spec.?replicas.orValue(0)");
@@ -60,6 +62,7 @@ pub fn mutating() -> Vec<MutatingWebhookConfiguration> {
                 "clustertopology.defaulting.webhooks.grove.io",
                 Webhook::DefaultTopology,
                 &["clustertopologies"],
+                &[CREATE, UPDATE],
             ),
         ),
     ]
@@ -74,7 +77,12 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
         validating_configuration(VALIDATE_CLIQUE, for_cliques()),
         validating_configuration(
             VALIDATE_TOPOLOGY,
-            for_topologies("clustertopology.validating.webhooks.grove.io", Webhook::ValidateTopology, &topologies),
+            for_topologies(
+                "clustertopology.validating.webhooks.grove.io",
+                Webhook::ValidateTopology,
+                &topologies,
+                &[CREATE, UPDATE, DELETE],
+            ),
         ),
         validating_configuration(
             VALIDATE_SCALE,
@@ -193,9 +201,9 @@ fn for_sets(name: &'static str, webhook: Webhook) -> Registration {
     }
 }
 
-/// A webhook for topologies of these kinds that are created or whose spec changes.
-fn for_topologies(name: &'static str, webhook: Webhook, kinds: &[&str]) -> Registration {
-    let rules = vec![rule(GROVE, "v1alpha1", kinds, &[CREATE, UPDATE], CLUSTER)];
+/// A webhook for these operations on topologies of these kinds. An update matters if it changes the spec.
+fn for_topologies(name: &'static str, webhook: Webhook, kinds: &[&str], operations: &[&str]) -> Registration {
+    let rules = vec![rule(GROVE, "v1alpha1", kinds, operations, CLUSTER)];
     Registration { name, webhook, rules, conditions: vec![NOT_TERMINATING.into(), SPEC_CHANGED.into()], selector: None }
 }
 

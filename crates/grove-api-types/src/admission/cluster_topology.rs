@@ -1,4 +1,4 @@
-//! The rules of topologies, of both kinds, on creation and on update.
+//! The rules of topologies, of both kinds, on creation, on update and on deletion.
 
 use std::collections::BTreeSet;
 
@@ -44,6 +44,18 @@ pub fn validate_topology_binding_update(
     facts: &TopologyFacts,
 ) -> ValidationResult {
     if new.spec == old.spec { ValidationResult::default() } else { validate_update(new, old, facts, validate_binding) }
+}
+
+/// Validates the deletion of a topology of either kind. Its finalizer would keep a deleted default topology as long as it is the default, and
+/// meanwhile every set with constraints would be denied.
+pub fn validate_topology_delete(name: &str, facts: &TopologyFacts) -> ValidationResult {
+    let mut errors = ErrorCollector::default();
+    if facts.topology.enabled && facts.topology.name == name && !facts.is_grove_user {
+        let text = "is the default topology of the configuration; before you delete it, set topologyAwareScheduling.name to another \
+                    topology, or topologyAwareScheduling.enabled to false, and restart the services";
+        errors.forbidden(Rule::TopologyIdentity, &FieldPath::new("metadata.name"), text);
+    }
+    errors.finish()
 }
 
 /// Validates a topology by itself.

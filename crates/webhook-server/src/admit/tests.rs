@@ -270,6 +270,24 @@ fn the_name_of_a_topology_is_unique_across_both_kinds() {
 }
 
 #[test]
+fn only_grove_deletes_the_default_topology() {
+    let denial = |kind: &str, name: &str, user: &str, config: OperatorConfiguration| {
+        let attributes = json!({ "uid": "7", "operation": "DELETE", "kind": { "kind": kind }, "name": name,
+            "oldObject": { "metadata": { "name": name } }, "userInfo": { "username": user } });
+        admit(Webhook::ValidateTopology, &request(&attributes), &cluster(config, &[])).denial
+    };
+    let mut enabled = OperatorConfiguration::default();
+    enabled.topology.enabled = true;
+    let own = "system:serviceaccount:grove-system:pcs-controller";
+    let name = enabled.topology.name.clone();
+    assert!(denial("ClusterTopology", &name, "jane", enabled.clone()).is_some());
+    assert!(denial("ClusterTopologyBinding", &name, "jane", enabled.clone()).is_some());
+    assert!(denial("ClusterTopology", &name, own, enabled.clone()).is_none());
+    assert!(denial("ClusterTopology", "other", "jane", enabled).is_none());
+    assert!(denial("ClusterTopology", &name, "jane", OperatorConfiguration::default()).is_none());
+}
+
+#[test]
 fn the_authorizer_follows_the_configuration_and_exempts_accounts() {
     let clique = json!({ "metadata": { "name": "serve-0-front", "labels": { "app.kubernetes.io/part-of": "serve" } } });
     let delete_by = |user: &str| {
