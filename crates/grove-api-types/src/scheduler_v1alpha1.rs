@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
     plural = "podgangs",
     singular = "podgang",
     shortname = "pg",
+    category = "grove",
     namespaced,
     status = "PodGangStatus",
     derive = "PartialEq",

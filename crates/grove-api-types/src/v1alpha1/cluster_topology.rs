@@ -19,6 +19,7 @@ use super::LastError;
     plural = "clustertopologies",
     singular = "clustertopology",
     shortname = "ctopo",
+    category = "grove",
     status = "ClusterTopologyStatus",
     derive = "PartialEq",
     printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
     plural = "clustertopologybindings",
     singular = "clustertopologybinding",
     shortname = "ct",
+    category = "grove",
     status = "ClusterTopologyBindingStatus",
     derive = "PartialEq",
     printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),

@@ -21,6 +21,7 @@ pub use status::{PodCliqueStatus, PodCliqueUpdateProgress, PodsSelectedToUpdate}
     plural = "podcliques",
     singular = "podclique",
     shortname = "pclq",
+    category = "grove",
     namespaced,
     status = "PodCliqueStatus",
     derive = "PartialEq",

@@ -18,6 +18,7 @@ use super::{LastError, MAX_REPLICAS};
     plural = "podcliquescalinggroups",
     singular = "podcliquescalinggroup",
     shortname = "pcsg",
+    category = "grove",
     namespaced,
     status = "PodCliqueScalingGroupStatus",
     derive = "PartialEq",
@@ -34,9 +35,15 @@ use super::{LastError, MAX_REPLICAS};
     printcolumn(
         name = "PCLQs-Updated",
         type_ = "integer",
-        json_path = ".status.updateProgress.updatedPodCliquesCount"
+        json_path = ".status.updateProgress.updatedPodCliquesCount",
+        priority = "1"
     ),
-    printcolumn(name = "PCLQs-Total", type_ = "integer", json_path = ".status.updateProgress.totalPodCliquesCount"),
+    printcolumn(
+        name = "PCLQs-Total",
+        type_ = "integer",
+        json_path = ".status.updateProgress.totalPodCliquesCount",
+        priority = "1"
+    ),
     printcolumn(
         name = "MinBreached",
         type_ = "string",

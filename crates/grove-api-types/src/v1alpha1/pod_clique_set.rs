@@ -28,6 +28,7 @@ pub use template::{
     plural = "podcliquesets",
     singular = "podcliqueset",
     shortname = "pcs",
+    category = "grove",
     namespaced,
     status = "PodCliqueSetStatus",
     derive = "PartialEq",
@@ -36,24 +37,43 @@ pub use template::{
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.hpaPodSelector"
     ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Available")].status"#
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Available")].reason"#),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
-    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas"),
+    printcolumn(
+        name = "Available-Replicas",
+        type_ = "integer",
+        json_path = ".status.availableReplicas",
+        priority = "1"
+    ),
     printcolumn(
         name = "PCLQs-Updated",
         type_ = "integer",
-        json_path = ".status.updateProgress.updatedPodCliquesCount"
+        json_path = ".status.updateProgress.updatedPodCliquesCount",
+        priority = "1"
     ),
-    printcolumn(name = "PCLQs-Total", type_ = "integer", json_path = ".status.updateProgress.totalPodCliquesCount"),
+    printcolumn(
+        name = "PCLQs-Total",
+        type_ = "integer",
+        json_path = ".status.updateProgress.totalPodCliquesCount",
+        priority = "1"
+    ),
     printcolumn(
         name = "PCSGs-Updated",
         type_ = "integer",
-        json_path = ".status.updateProgress.updatedPodCliqueScalingGroupsCount"
+        json_path = ".status.updateProgress.updatedPodCliqueScalingGroupsCount",
+        priority = "1"
     ),
     printcolumn(
         name = "PCSGs-Total",
         type_ = "integer",
-        json_path = ".status.updateProgress.totalPodCliqueScalingGroupsCount"
+        json_path = ".status.updateProgress.totalPodCliqueScalingGroupsCount",
+        priority = "1"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
