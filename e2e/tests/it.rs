@@ -31,6 +31,7 @@ mod it {
     mod template_access;
     mod template_change;
     mod topology;
+    mod user_roles;
     mod without_webhook;
 
     /// Tests that disturb others and so start clusters of their own. `cargo xtask test --kubeconfig` skips them.
