@@ -1,9 +1,9 @@
 //! The topology constraints of a gang, and the topology that they refer to.
 
 use e2e::poll::poll_until;
-use e2e::{NamespaceState, TestCluster, in_namespace};
+use e2e::{NamespaceState, in_namespace};
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use grove_api_types::v1alpha1::{ClusterTopologyBinding, PodCliqueSet};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -67,15 +67,4 @@ async fn constraints_follow_the_topology() {
         topologies.delete(TOPOLOGY, &DeleteParams::default()).await.expect("the topology is deleted");
     })
     .await;
-}
-
-/// Its finalizer would keep it as long as it is the default, and sets with constraints would be denied meanwhile.
-#[tokio::test]
-async fn the_default_topology_cannot_be_deleted() {
-    let topologies = Api::<ClusterTopology>::all(TestCluster::shared().client().await);
-    let default = poll_until(async || topologies.get_opt("grove-topology").await.expect("a response")).await;
-    let denied = topologies.delete("grove-topology", &DeleteParams::default()).await.expect_err("a denial");
-    assert!(denied.to_string().contains("is the default topology of the configuration"), "{denied}");
-    let kept = topologies.get("grove-topology").await.expect("the topology");
-    assert_eq!((kept.uid(), kept.metadata.deletion_timestamp), (default.uid(), None));
 }

@@ -2,6 +2,7 @@
 
 use e2e::standalone::run_to_exit;
 use e2e::{Namespace, NamespaceState};
+use grove_api_types::SERVICE_USER_PREFIX;
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -78,7 +79,11 @@ pub(super) async fn a_default_without_levels_is_an_ordinary_topology(services: &
     let levels = json!({ "spec": topology(DEFAULT, &[("host", HOST)]).spec });
     topologies(client).patch(DEFAULT, &PatchParams::default(), &Patch::Merge(&levels)).await.expect("an edit");
     wait_for_levels(client, DEFAULT, &[HOST]).await;
-    let api = topologies(client);
+    let denied = topologies(client).delete(DEFAULT, &DeleteParams::default()).await.expect_err("a denial");
+    assert!(denied.to_string().contains("is the default topology of the configuration"), "{denied}");
+    // webhook-server admits all requests of Grove's accounts. Without webhook-server, users can delete the topology, too.
+    let account = format!("{SERVICE_USER_PREFIX}{SERVICE}");
+    let api = topologies(&services.cluster.client_as(&account, &["system:masters"]).await);
     services.interrupt(api.delete(DEFAULT, &DeleteParams::default())).await.expect("the delete is accepted");
     let waits = |topology: &ClusterTopology| has_reason(topology, "Ready", "False", "TopologyTerminating");
     wait_for(client, DEFAULT, waits).await;
