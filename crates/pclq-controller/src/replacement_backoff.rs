@@ -5,6 +5,9 @@
 //! (function `finished` in `clique/plan.rs`) and creates its replacement. So a pod that ran longer is replaced at once. So is an
 //! ended pod that a user deleted before its replacement was due, but it still counts. Each further such deletion at the index has a
 //! growing delay, too: otherwise a client that deletes every ended pod would end the backoff.
+//!
+//! An ended pod that shares a claim with other pods does not stay: Kubernetes would write the status of the claim a hundred times per
+//! second. It is deleted at once, and its replacement is created when it is due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,10 +61,11 @@ struct IndexBackoff {
 
 impl ReplacementBackoff {
     /// Counts the pods of the clique that ended, and returns the time until the replacement at each index that has to wait. An ended
-    /// pod also counts if it was deleted before this call: then it is among the `tombstones`.
+    /// pod also counts if it was deleted before this call: then it is among the `tombstones`. `shares_claims`: Grove deletes ended pods at
+    /// once.
     pub(crate) fn observe<'a>(
         &self,
-        clique: &PodClique,
+        (clique, shares_claims): (&PodClique, bool),
         pods: impl Iterator<Item = &'a SlimPod>,
         tombstones: impl Iterator<Item = &'a SlimPod>,
         now: Timestamp,
@@ -88,7 +92,7 @@ impl ReplacementBackoff {
         let replicas = clique.spec.replicas;
         backoff.by_index.retain(|index, entry| *index < replicas && !entry.is_expired(instant));
         let remaining = |index: &i32, entry: &IndexBackoff| {
-            let due = if existing.contains_key(index) { entry.due } else { entry.due_after_deletion };
+            let due = if shares_claims || existing.contains_key(index) { entry.due } else { entry.due_after_deletion };
             due.checked_duration_since(instant).filter(|delay| !delay.is_zero())
         };
         let entries = backoff.by_index.iter();

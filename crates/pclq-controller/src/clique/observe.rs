@@ -60,9 +60,10 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
     let existing = pods.iter().map(AsRef::as_ref);
     let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
-    let delayed_replacements = ctx.replacements.observe(&clique, existing, deleted, ctx.clock.now());
-    let orphans_pods = caches.orphan_deletions.contains(&clique);
     let claims = claims::observe(ctx, &clique, is_namespace_terminating);
+    let replaced = (&clique, claims.are_shared());
+    let delayed_replacements = ctx.replacements.observe(replaced, existing, deleted, ctx.clock.now());
+    let orphans_pods = caches.orphan_deletions.contains(&clique);
     let mut observed = Observed {
         clique,
         orphans_pods,

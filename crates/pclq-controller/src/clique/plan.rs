@@ -117,11 +117,12 @@ fn delete_all(pods: &[Arc<SlimPod>]) -> Stage {
 }
 
 /// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free. A pod stays, with its
-/// logs, until its replacement is due.
+/// logs, until its replacement is due, unless it shares a claim.
 fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<Item = &'a SlimPod> {
     let is_finished = |pod: &&SlimPod| !pod.is_live() && !pod.is_terminating();
     let stays = move |pod: &SlimPod| {
-        pod::index(pod).is_some_and(|index| replacement::is_delayed(observed, &indices.free, index))
+        let is_delayed = |index| replacement::is_delayed(observed, &indices.free, index);
+        !observed.claims.are_shared() && pod::index(pod).is_some_and(is_delayed)
     };
     observed.pods.iter().map(AsRef::as_ref).filter(is_finished).filter(move |pod| !stays(pod))
 }

@@ -44,7 +44,7 @@ fn wait(backoff: &ReplacementBackoff, pods: &[SlimPod], age: i64) -> u64 {
 /// The same, if some pods that ended were deleted.
 fn wait_after_deletions(backoff: &ReplacementBackoff, pods: &[SlimPod], deleted: &[SlimPod], age: i64) -> u64 {
     let now = Timestamp::from_second(age).unwrap();
-    let delays = backoff.observe(&clique(2, "1h"), pods.iter(), deleted.iter(), now);
+    let delays = backoff.observe((&clique(2, "1h"), false), pods.iter(), deleted.iter(), now);
     delays.get(&0).copied().unwrap_or_default().as_secs()
 }
 
@@ -116,7 +116,7 @@ async fn each_index_has_its_own_backoff_and_the_latest_pod_counts() {
     let now = Timestamp::UNIX_EPOCH;
     let pods = [pod("a", 0, "Failed"), pod("b", 0, "Failed"), pod("c", 1, "Failed"), pod("d", 5, "Failed")];
     for _ in 0..3 {
-        let delays = backoff.observe(&clique(2, "1h"), pods.iter(), [].iter(), now);
+        let delays = backoff.observe((&clique(2, "1h"), false), pods.iter(), [].iter(), now);
         assert_eq!(delays, BTreeMap::from([(0, MIN_DELAY), (1, MIN_DELAY)]));
     }
 }
@@ -153,7 +153,7 @@ async fn live_and_terminating_pods_and_pods_of_another_template_do_not_count() {
     assert_eq!(wait(&backoff, &[pod("a", 0, "Running"), terminating, outdated], 0), 0);
     assert_eq!(backoff.len(), 0);
     assert_eq!(wait(&backoff, &[pod("d", 0, "Failed")], 0), 10);
-    let other_template = backoff.observe(&clique(2, "1new"), [].iter(), [].iter(), Timestamp::UNIX_EPOCH);
+    let other_template = backoff.observe((&clique(2, "1new"), false), [].iter(), [].iter(), Timestamp::UNIX_EPOCH);
     assert_eq!((other_template, backoff.len()), (BTreeMap::new(), 0));
 }
 
@@ -162,16 +162,28 @@ async fn an_entry_ends_with_its_index_its_clique_or_a_long_running_replacement()
     let backoff = ReplacementBackoff::default();
     let now = Timestamp::UNIX_EPOCH;
     let ended = [pod("a", 1, "Failed")];
-    assert_eq!(backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now).len(), 1);
-    assert_eq!((backoff.observe(&clique(1, "1h"), ended.iter(), [].iter(), now).len(), backoff.len()), (0, 0));
+    assert_eq!(backoff.observe((&clique(2, "1h"), false), ended.iter(), [].iter(), now).len(), 1);
+    assert_eq!((backoff.observe((&clique(1, "1h"), false), ended.iter(), [].iter(), now).len(), backoff.len()), (0, 0));
 
-    backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now);
+    backoff.observe((&clique(2, "1h"), false), ended.iter(), [].iter(), now);
     backoff.record_creation_times("u", &creating(1));
     tokio::time::advance(RESET_AFTER).await;
-    backoff.observe(&clique(2, "1h"), [].iter(), [].iter(), now);
+    backoff.observe((&clique(2, "1h"), false), [].iter(), [].iter(), now);
     assert_eq!(backoff.len(), 0);
 
-    backoff.observe(&clique(2, "1h"), ended.iter(), [].iter(), now);
+    backoff.observe((&clique(2, "1h"), false), ended.iter(), [].iter(), now);
     backoff.forget("u");
     assert_eq!(backoff.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_shares_a_claim_and_was_deleted_at_once_is_replaced_when_its_replacement_is_due() {
+    let (backoff, ended) = (ReplacementBackoff::default(), [pod("a", 0, "Failed")]);
+    let wait = |pods: &[SlimPod], deleted: &[SlimPod]| {
+        let delays = backoff.observe((&clique(2, "1h"), true), pods.iter(), deleted.iter(), Timestamp::UNIX_EPOCH);
+        delays.get(&0).copied().unwrap_or_default().as_secs()
+    };
+    assert_eq!([wait(&ended, &[]), wait(&[], &ended), wait(&[], &[])], [10, 10, 10]);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(wait(&[], &[]), 0);
 }

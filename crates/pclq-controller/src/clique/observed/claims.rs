@@ -122,6 +122,11 @@ impl ObservedClaims {
         self.invalid.is_some() || !self.references.is_empty() || !self.own.is_empty()
     }
 
+    /// Whether several pods use a claim.
+    pub(crate) fn are_shared(&self) -> bool {
+        !self.references.is_empty() || self.own.iter().any(|own| own.claim.scope == ResourceSharingScope::AllReplicas)
+    }
+
     /// Whether nothing is known about claims of the clique.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_used() && self.all().next().is_none()
