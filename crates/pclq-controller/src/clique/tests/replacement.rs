@@ -26,19 +26,19 @@ fn an_ended_pod_that_shares_a_claim_is_deleted_before_its_replacement_is_due() {
         let pods = "[{i: 0, name: a, phase: Failed}, {i: 1, name: b}]";
         format!("{{replicas: 2, gang: [b], delayed: [0], pods: {pods}, claims: {claims}}}")
     };
-    let shared = &expect![[r#"
+    let shared = &expect![[r"
         pods: delete Pod ~-a
         wait: PodReplacementBackoff pods that ended soon after they started are replaced with exponential backoff, from 10 s to 5 min; indices: 0
         requeue: after 20s
-    "#]];
+    "]];
     check(&row("{own: [{t: gpus}], existing: [{name: all-gpus}]}"), shared);
     check(&row("{references: [{name: llm-all-gpus}]}"), shared);
     check(
         &row("{own: [{t: gpus, per: true}], existing: [{name: 0-gpus}, {name: 1-gpus}]}"),
-        &expect![[r#"
+        &expect![[r"
         wait: PodReplacementBackoff pods that ended soon after they started are replaced with exponential backoff, from 10 s to 5 min; indices: 0
         requeue: after 20s
-    "#]],
+    "]],
     );
 }
 
