@@ -99,9 +99,9 @@ fn an_empty_file_results_in_the_defaults() {
     assert_eq!(rate_limit, None);
     assert!(leader_election.enabled);
     assert_eq!(leader_election.lease_duration, Duration::from_secs(15));
-    assert_eq!(server.webhooks.address.0.to_string(), "0.0.0.0:2750");
-    assert_eq!(server.health_probes.0.to_string(), "0.0.0.0:2751");
-    assert_eq!(server.metrics.0.to_string(), "0.0.0.0:2752");
+    assert_eq!(server.webhooks.address.0.to_string(), "[::]:2750");
+    assert_eq!(server.health_probes.0.to_string(), "[::]:2751");
+    assert_eq!(server.metrics.0.to_string(), "[::]:2752");
     assert_eq!(controllers.pod_clique_set.concurrent_syncs, 32);
     assert_eq!(controllers.pod_gang.concurrent_syncs, 5);
     assert_eq!(topology.name, "grove-topology");

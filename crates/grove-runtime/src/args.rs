@@ -20,11 +20,11 @@ pub struct CommonArgs {
     #[arg(long, value_name = "NAME")]
     pub identity: Option<String>,
 
-    /// Address of the probes /healthz and /readyz [default: 0.0.0.0:2751].
+    /// Address of the probes /healthz and /readyz [default: [::]:2751].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub probe_address: Option<SocketAddr>,
 
-    /// Address of /metrics [default: 0.0.0.0:2752].
+    /// Address of /metrics [default: [::]:2752].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_address: Option<SocketAddr>,
 

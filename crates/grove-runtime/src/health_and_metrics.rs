@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 
-use anyhow::Context;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
-use tokio::net::TcpListener;
 
-use crate::{metrics::Metrics, ready::Readiness};
+use crate::{listen, metrics::Metrics, ready::Readiness};
 
 /// Serves the probes on one address and the metrics on another until the process ends.
 pub async fn serve(
@@ -20,9 +18,7 @@ pub async fn serve(
 }
 
 async fn spawn(address: SocketAddr, endpoints: &'static str, routes: Router) -> anyhow::Result<()> {
-    let listener =
-        TcpListener::bind(address).await.with_context(|| format!("could not listen on {address} for {endpoints}"))?;
-    tracing::info!(%address, "serving {endpoints}");
+    let listener = listen::bind(address, endpoints).await?;
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
             tracing::error!("could not serve {endpoints}: {error}");

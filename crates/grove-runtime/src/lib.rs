@@ -14,6 +14,7 @@ pub mod config;
 pub mod telemetry;
 
 pub mod health_and_metrics;
+pub mod listen;
 pub mod metrics;
 pub mod ready;
 pub mod signals;

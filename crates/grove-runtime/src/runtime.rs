@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::{
     SYSTEM_NAMESPACE,
-    configuration::{OperatorConfiguration, RateLimit},
+    configuration::{OperatorConfiguration, RateLimit, Server},
 };
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use crate::{
     health_and_metrics, identity,
     leader_election::thread::PendingElection,
     leadership::Leadership,
+    listen,
     metrics::{Metrics, name_with_group},
     ready::Readiness,
     signals::Signals,
@@ -91,8 +92,11 @@ impl Runtime {
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, lease_config, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
-        let probe_address = args.probe_address.unwrap_or(configuration.server.health_probes.0);
-        let metrics_address = args.metrics_address.unwrap_or(configuration.server.metrics.0);
+        let (configured, default) = (&configuration.server, Server::default());
+        let probes = ("server.healthProbes", configured.health_probes.0, default.health_probes.0);
+        let metrics = ("server.metrics", configured.metrics.0, default.metrics.0);
+        let probe_address = listen::address(("--probe-address", args.probe_address), probes);
+        let metrics_address = listen::address(("--metrics-address", args.metrics_address), metrics);
         let runtime = if configuration.leader_election.enabled {
             let leadership = Leadership::standby();
             let settings = configuration.leader_election.clone();

@@ -20,7 +20,7 @@ const MAX_PERIOD: Duration = Duration::from_hours(10 * 365 * 24);
 /// Flags of the webhooks. They override the configuration file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WebhookArgs {
-    /// Address of the HTTPS server for the webhooks [default: 0.0.0.0:2750].
+    /// Address of the HTTPS server for the webhooks [default: [::]:2750].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub webhook_address: Option<SocketAddr>,
 

@@ -4,13 +4,14 @@
 //! calls the rules, which are pure functions of `grove_api_types::admission`. `cluster_facts` provides the facts that
 //! the rules need. `certs` provides the serving certificate.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
 use futures::future::try_join3;
+use grove_api_types::configuration::WebhookServer;
+use grove_runtime::listen;
 use grove_runtime::ready::Readiness;
 use grove_runtime::runtime::Runtime;
 use tokio::net::TcpListener;
@@ -49,8 +50,10 @@ pub const NAME: &str = "webhook-server";
 /// # Errors
 /// If the address is already in use, or the directory of the certificate files cannot be watched.
 pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
-    let address = args.webhook_address.unwrap_or(runtime.config().server.webhooks.address.0);
-    let listener = listen(address).await?;
+    let configured =
+        ("server.webhooks", runtime.config().server.webhooks.address.0, WebhookServer::default().address.0);
+    let address = listen::address(("--webhook-address", args.webhook_address), configured);
+    let listener = listen::bind(address, "webhooks").await?;
     let metrics = WebhookMetrics::new(runtime.metrics().registry()).context("could not register the metrics")?;
     let serving_cert = ServingCert::default();
     let options = CertOptions {
@@ -68,13 +71,6 @@ pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
     // Boxed, because the combined future is large.
     let work = Box::pin(try_join3(certs, server, readiness.map(Ok)));
     runtime.run(work.map(|result| result.map(drop)), &()).await
-}
-
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("could not listen on {address} for webhooks"))?;
-    tracing::info!(%address, "serving webhooks");
-    Ok(listener)
 }
 
 /// Accepts connections once the caches are synced. Earlier clients wait in the backlog, because rules with empty caches

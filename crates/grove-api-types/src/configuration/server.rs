@@ -1,6 +1,6 @@
 //! `server`: the addresses of a service, and the certificate of the webhook.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::document::Section;
 use crate::syntax::is_dns_subdomain;
@@ -22,7 +22,7 @@ pub struct Address<const PORT: u16>(pub SocketAddr);
 
 impl<const PORT: u16> Default for Address<PORT> {
     fn default() -> Self {
-        Self(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT))
+        Self(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT))
     }
 }
 
