@@ -133,13 +133,15 @@ fn kai_gets_a_subgroup_per_clique() {
     );
 }
 
+/// The users of two cliques have scaled them below their minimum.
+const SCALED_DOWN: &str = "cliques: {a: {}, b: {min: 2, replicas: 0}, c: {min: 3, replicas: 2}}";
+
 #[test]
-fn schedulers_demand_only_pods_that_are_wanted() {
-    let cliques = "cliques: {a: {}, b: {min: 2, replicas: 0}, c: {min: 3, replicas: 2}}";
+fn kai_demands_only_pods_that_are_wanted() {
     let config = "{name: g, podGroupNames: [b, c], topologyConstraint: {packConstraint: {required: rack}}}";
     check_plan(
         &format!(
-            "{{scheduler: kai-scheduler, {cliques}, gang: {{metadata: {{labels: {{kai.scheduler/queue: q}}, annotations: \
+            "{{scheduler: kai-scheduler, {SCALED_DOWN}, gang: {{metadata: {{labels: {{kai.scheduler/queue: q}}, annotations: \
              {{grove.io/topology-name: t}}}}, spec: {{topologyConstraintGroupConfigs: [{config}]}}}}}}"
         ),
         &expect![[r#"
@@ -160,8 +162,12 @@ fn schedulers_demand_only_pods_that_are_wanted() {
             topologyConstraint: {}
         "#]],
     );
+}
+
+#[test]
+fn volcano_demands_only_pods_that_are_wanted() {
     check_plan(
-        &format!("{{scheduler: volcano, {cliques}}}"),
+        &format!("{{scheduler: volcano, {SCALED_DOWN}}}"),
         &expect![[r#"
         scheduling.volcano.sh/v1beta1 PodGroup
         minMember: 3
