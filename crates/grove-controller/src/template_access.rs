@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(TemplateAccess::new(None).denied(), None);
         let denied = access(&["podcliqueset-validating-webhook"]).denied().unwrap();
         assert_eq!(denied.reason, "ResourceClaimsForbidden");
-        assert!(denied.message.contains("podclique-validating-webhook does not exist"), "{}", denied.message);
+        assert!(denied.message.contains("claim-templates-validating-webhook does not exist"), "{}", denied.message);
     }
 
     #[test]

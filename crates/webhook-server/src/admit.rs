@@ -10,7 +10,7 @@ use grove_api_types::admission::{
 };
 use grove_api_types::field_error::ErrorType;
 use grove_api_types::labels::{PART_OF, PROTECTION_DISABLED};
-use grove_api_types::resource_sharing::template_access::{self, CrossNamespaceTemplates};
+use grove_api_types::resource_sharing::template_access;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use grove_runtime::object_decoding::decode_from;
 use kube::core::admission::Operation;
@@ -32,7 +32,7 @@ pub(crate) fn admit(webhook: Webhook, request: &AdmissionRequest, cluster: &Clus
         Webhook::ValidateSet => validate_set(request, cluster),
         Webhook::DefaultTopology => default_topology(request),
         Webhook::ValidateTopology => validate_topology(request, cluster),
-        Webhook::ValidateClique => validate_clique(request),
+        Webhook::ValidateTemplates => validate_templates(request, cluster),
         Webhook::ValidateScale => Ok(validate_new_scale(request, cluster)),
         Webhook::Authorize => Ok(authorize_change(request, cluster)),
     };
@@ -49,39 +49,33 @@ fn validate_set(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<Ad
     let set: PodCliqueSet = parse(required_object(request)?)?;
     // If the stored object cannot be parsed, the update counts as a create. Otherwise no update could repair it.
     let old = request.old_object.as_ref().and_then(|old| parse::<PodCliqueSet>(old).ok());
-    let result = match &old {
+    let result = match old {
         None => validate_create(&set, &cluster.for_create()),
         Some(old) => {
-            let facts = cluster.for_update(&request.namespace, &request.name, &[&set, old]);
-            validate_update(&set, old, &facts)
+            let facts = cluster.for_update(&request.namespace, &request.name, &[&set, &old]);
+            validate_update(&set, &old, &facts)
         }
     };
     let missing = MissingObject::of_violations(&result.violations, &cluster.caches);
-    let response = AdmissionResponse { missing, ..to_response(result) };
-    let old_templates = old.as_ref().map(template_access::of_set).unwrap_or_default();
-    Ok(with_templates(response, template_access::added(template_access::of_set(&set), &old_templates)))
+    Ok(AdmissionResponse { missing, ..to_response(result) })
 }
 
-/// Validates the annotation from which pclq-controller creates claims. Grove itself copies it from a set, and needs no validation.
-fn validate_clique(request: &AdmissionRequest) -> Result<AdmissionResponse, String> {
-    let templates = |object: &Value| template_access::of_clique(&parse(object)?);
+/// Collects the templates of other namespaces that a request adds to a set, or to the annotation of a `PodClique`. If the old object cannot be
+/// parsed, all templates count as added.
+fn validate_templates(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
+    let templates = |object: &Value| match request.kind.kind.as_str() {
+        "PodClique" => template_access::of_clique(&parse(object)?),
+        _ => Ok(template_access::of_set(&parse(object)?)),
+    };
     let new = templates(required_object(request)?)?;
-    let old = request.old_object.as_ref().and_then(|old| templates(old).ok()).unwrap_or_default();
-    Ok(with_templates(AdmissionResponse::default(), template_access::added(new, &old)))
-}
-
-/// An allowed request depends on these templates.
-fn with_templates(
-    response: AdmissionResponse,
-    templates: Result<CrossNamespaceTemplates, String>,
-) -> AdmissionResponse {
-    match templates {
-        _ if response.denial.is_some() => response,
-        Ok(templates) => AdmissionResponse { templates, ..response },
-        Err(message) => {
-            AdmissionResponse { warnings: response.warnings, ..AdmissionResponse::deny(message, vec![], vec![]) }
-        }
+    if cluster.allows_all_templates {
+        return Ok(AdmissionResponse::default());
     }
+    let old = request.old_object.as_ref().and_then(|old| templates(old).ok()).unwrap_or_default();
+    Ok(match template_access::added(new, &old) {
+        Ok(templates) => AdmissionResponse { templates, ..AdmissionResponse::default() },
+        Err(message) => AdmissionResponse::deny(message, vec![], vec![]),
+    })
 }
 
 fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, String> {
@@ -94,7 +88,9 @@ fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Resu
     let facts =
         |has_name_conflict: bool| cluster.for_topology(&request.name, &request.user_info.username, has_name_conflict);
     if request.operation == Operation::Delete {
-        return Ok(to_response(validate_topology_delete(&request.name, &facts(false))));
+        // A request to delete a collection has no name.
+        let name = request.old_object.as_ref().and_then(|old| old.pointer("/metadata/name")?.as_str());
+        return Ok(to_response(validate_topology_delete(name.unwrap_or(&request.name), &facts(false))));
     }
     if request.kind.kind == ClusterTopologyBinding::kind(&()) {
         let facts = facts(cluster.has_topology(&request.name));

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
-use grove_api_types::configuration::{OperatorConfiguration, Schedulers, TopologyAwareScheduling};
+use grove_api_types::configuration::{
+    CrossNamespaceTemplates, OperatorConfiguration, Schedulers, TopologyAwareScheduling,
+};
 use grove_api_types::expansion::object_count::clique_size;
 use grove_api_types::labels::{PART_OF, POD_GANG};
 use grove_api_types::topology::{Topology, constraints, resolve_topology_name, used_domains};
@@ -25,6 +27,8 @@ pub(crate) struct ClusterFacts {
     mnnvl_enabled: bool,
     /// Whether the authorizer protects managed objects.
     pub(crate) is_authorizer_enabled: bool,
+    /// Whether users may refer to templates that they may not read.
+    pub(crate) allows_all_templates: bool,
     /// User names of Grove's own services.
     own_users: BTreeSet<String>,
     /// `own_users` and the users that the configuration exempts from the authorizer.
@@ -78,10 +82,20 @@ impl ClusterFacts {
     }
 
     pub(crate) fn from_caches(config: OperatorConfiguration, own_users: BTreeSet<String>, caches: RuleCaches) -> Self {
-        let OperatorConfiguration { topology, schedulers, network, authorizer, .. } = config;
+        let OperatorConfiguration { topology, schedulers, network, authorizer, resource_sharing, .. } = config;
+        let allows_all_templates = resource_sharing.cross_namespace_templates == CrossNamespaceTemplates::Allowed;
         let exempt_users = own_users.iter().cloned().chain(authorizer.exempt_users).collect();
         let (mnnvl_enabled, is_authorizer_enabled) = (network.auto_mnnvl_enabled, authorizer.enabled);
-        Self { topology, schedulers, mnnvl_enabled, is_authorizer_enabled, own_users, exempt_users, caches }
+        Self {
+            topology,
+            schedulers,
+            mnnvl_enabled,
+            is_authorizer_enabled,
+            allows_all_templates,
+            own_users,
+            exempt_users,
+            caches,
+        }
     }
 
     /// The facts for a set that is created.

@@ -21,7 +21,7 @@ use crate::cluster_facts::ClusterFacts;
 use crate::memory_budget::{self, BodyMemory, MAX_REVIEW_BYTES, MemoryBudget};
 use crate::metrics::{Decision, WebhookMetrics};
 use crate::review::{AdmissionRequest, AdmissionResponse};
-use crate::template_review;
+use crate::template_review::{ReviewError, TemplateReviewer};
 use crate::webhook::Webhook;
 
 /// How long a body may take to arrive. It equals the timeout of the API server.
@@ -32,7 +32,7 @@ const LARGE_BODY_STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The state that all endpoints share.
 pub(crate) struct WebhookState {
     cluster: ClusterFacts,
-    client: Client,
+    reviewer: TemplateReviewer,
     metrics: WebhookMetrics,
     budget: MemoryBudget,
 }
@@ -41,7 +41,7 @@ impl WebhookState {
     /// `client` asks the API server what users may do.
     pub(crate) fn new(cluster: ClusterFacts, client: Client, metrics: WebhookMetrics) -> Arc<Self> {
         let budget = MemoryBudget::new(metrics.bytes_in_flight(), metrics.bodies());
-        Arc::new(Self { cluster, client, metrics, budget })
+        Arc::new(Self { cluster, reviewer: TemplateReviewer::new(client), metrics, budget })
     }
 }
 
@@ -88,7 +88,9 @@ async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Res
     drop(body);
     if !response.templates.is_empty() {
         let templates = std::mem::take(&mut response.templates);
-        let denial = template_review::denial(&state.client, &request.user_info, templates).await;
+        // The parsed objects take much memory, and nothing needs them any more.
+        (request.object, request.old_object) = (None, None);
+        let denial = state.reviewer.denial(&request.user_info, templates).await;
         response = denial.map_err(|error| not_reviewed(&error))?.unwrap_or(response);
     }
     let json = response.to_json(&request.uid).map_err(|error| {
@@ -100,7 +102,7 @@ async fn review(state: &WebhookState, webhook: Webhook, request: Request) -> Res
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-fn not_reviewed(error: &kube::Error) -> HttpRejection {
+fn not_reviewed(error: &ReviewError) -> HttpRejection {
     let text = format!("the API server did not review the access to ResourceClaimTemplates: {error}; try again");
     tracing::warn!("{text}");
     (StatusCode::SERVICE_UNAVAILABLE, text)

@@ -11,8 +11,8 @@ pub enum Webhook {
     DefaultTopology,
     /// Validates a `ClusterTopology` or `ClusterTopologyBinding`.
     ValidateTopology,
-    /// Validates the references of a `PodClique` to templates of other namespaces.
-    ValidateClique,
+    /// Validates the references of sets and of `PodClique`s to claim templates of other namespaces.
+    ValidateTemplates,
     /// Validates the new size of a set, scaling group or clique.
     ValidateScale,
     /// Protects the objects that Grove manages from other users.
@@ -26,7 +26,7 @@ impl Webhook {
         Self::ValidateSet,
         Self::DefaultTopology,
         Self::ValidateTopology,
-        Self::ValidateClique,
+        Self::ValidateTemplates,
         Self::ValidateScale,
         Self::Authorize,
     ];
@@ -38,7 +38,7 @@ impl Webhook {
             Self::ValidateSet => "/webhooks/validate-podcliqueset",
             Self::DefaultTopology => "/webhooks/default-clustertopology",
             Self::ValidateTopology => "/webhooks/validate-clustertopology",
-            Self::ValidateClique => "/webhooks/validate-podclique",
+            Self::ValidateTemplates => "/webhooks/validate-claim-templates",
             Self::ValidateScale => "/webhooks/validate-scale",
             Self::Authorize => "/webhooks/authorizer-webhook",
         }

@@ -24,7 +24,7 @@ const WEBHOOK_LABEL: (&str, &str) = ("app.kubernetes.io/name", NAME);
 const DEFAULT_SET: &str = "podcliqueset-defaulting-webhook";
 const DEFAULT_TOPOLOGY: &str = "clustertopology-defaulting-webhook";
 const VALIDATE_SET: &str = "podcliqueset-validating-webhook";
-const VALIDATE_CLIQUE: &str = REVIEWING_WEBHOOK;
+const VALIDATE_TEMPLATES: &str = REVIEWING_WEBHOOK;
 const VALIDATE_TOPOLOGY: &str = "clustertopology-validating-webhook";
 const VALIDATE_SCALE: &str = "scale-validating-webhook";
 const AUTHORIZE: &str = "authorizer-webhook";
@@ -32,7 +32,7 @@ const AUTHORIZE: &str = "authorizer-webhook";
 /// The names of the mutating configurations.
 pub const MUTATING: [&str; 2] = [DEFAULT_SET, DEFAULT_TOPOLOGY];
 /// The names of the validating configurations.
-pub const VALIDATING: [&str; 5] = [VALIDATE_SET, VALIDATE_CLIQUE, VALIDATE_TOPOLOGY, VALIDATE_SCALE, AUTHORIZE];
+pub const VALIDATING: [&str; 5] = [VALIDATE_SET, VALIDATE_TEMPLATES, VALIDATE_TOPOLOGY, VALIDATE_SCALE, AUTHORIZE];
 
 /// Seconds that the API server waits for a response.
 const TIMEOUT_SECONDS: i32 = 10;
@@ -73,26 +73,26 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
     let topologies = ["clustertopologies", "clustertopologybindings"];
     let scales = ["podcliquesets/scale", "podcliquescalinggroups/scale", "podcliques/scale"];
     vec![
-        validating_configuration(VALIDATE_SET, for_sets("pcs.validating.webhooks.grove.io", Webhook::ValidateSet)),
-        validating_configuration(VALIDATE_CLIQUE, for_cliques()),
+        validating_configuration(VALIDATE_SET, [for_sets("pcs.validating.webhooks.grove.io", Webhook::ValidateSet)]),
+        validating_configuration(VALIDATE_TEMPLATES, [templates_of_sets(), templates_of_cliques()]),
         validating_configuration(
             VALIDATE_TOPOLOGY,
-            for_topologies(
+            [for_topologies(
                 "clustertopology.validating.webhooks.grove.io",
                 Webhook::ValidateTopology,
                 &topologies,
                 &[CREATE, UPDATE, DELETE],
-            ),
+            )],
         ),
         validating_configuration(
             VALIDATE_SCALE,
-            Registration {
+            [Registration {
                 name: "scale.validating.webhooks.grove.io",
                 webhook: Webhook::ValidateScale,
                 rules: vec![rule(GROVE, "v1alpha1", &scales, &[UPDATE], NAMESPACED)],
                 conditions: vec![REPLICAS_CHANGED.into()],
                 selector: None,
-            },
+            }],
         ),
     ]
 }
@@ -120,25 +120,40 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
     let non_exempt = Condition { name: "user-is-not-exempt", expression: non_exempt_users() };
     validating_configuration(
         AUTHORIZE,
-        Registration {
+        [Registration {
             name: "authorizer.webhooks.grove.io",
             webhook: Webhook::Authorize,
             rules,
             conditions: vec![non_exempt],
             selector: Some(selector),
-        },
+        }],
     )
 }
 
+/// A webhook for sets with claim templates that are created or change.
+fn templates_of_sets() -> Registration {
+    let shares =
+        |list: &str| format!("object.spec.template.?{list}.orValue([]).exists(item, has(item.resourceSharing))");
+    let (of_groups, of_cliques) = (shares("podCliqueScalingGroups"), shares("cliques"));
+    let expression = format!("has(object.spec.template.resourceSharing) || {of_groups} || {of_cliques}");
+    Registration {
+        name: "pcs.claimtemplates.webhooks.grove.io",
+        webhook: Webhook::ValidateTemplates,
+        rules: vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)],
+        conditions: vec![SPEC_CHANGED.into(), Condition { name: "shares-claims", expression }],
+        selector: None,
+    }
+}
+
 /// A webhook for `PodClique`s of other users than Grove's services whose annotation about claims is added or changed.
-fn for_cliques() -> Registration {
+fn templates_of_cliques() -> Registration {
     let annotation = |object: &str| format!("{object}.metadata.?annotations[?'{RESOURCE_CLAIMS}']");
     let (new, old) = (annotation("object"), annotation("oldObject"));
     let changed = format!("{new}.hasValue() && (oldObject == null || {new} != {old})");
     let not_own = format!("!(request.userInfo.username in [{}])", cel_list(own_users()));
     Registration {
-        name: "podclique.validating.webhooks.grove.io",
-        webhook: Webhook::ValidateClique,
+        name: "pclq.claimtemplates.webhooks.grove.io",
+        webhook: Webhook::ValidateTemplates,
         rules: vec![rule(GROVE, "v1alpha1", &["podcliques"], &[CREATE, UPDATE], NAMESPACED)],
         conditions: vec![
             Condition { name: "user-is-not-grove", expression: not_own },
@@ -272,10 +287,18 @@ fn mutating_configuration(name: &str, registration: Registration) -> MutatingWeb
     MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(vec![webhook]) }
 }
 
-fn validating_configuration(name: &str, registration: Registration) -> ValidatingWebhookConfiguration {
-    let Registration { name: webhook_name, webhook, rules, conditions, selector } = registration;
-    let webhook = ValidatingWebhook {
-        name: webhook_name.to_owned(),
+fn validating_configuration(
+    name: &str,
+    registrations: impl IntoIterator<Item = Registration>,
+) -> ValidatingWebhookConfiguration {
+    let webhooks = registrations.into_iter().map(validating_webhook).collect();
+    ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks) }
+}
+
+fn validating_webhook(registration: Registration) -> ValidatingWebhook {
+    let Registration { name, webhook, rules, conditions, selector } = registration;
+    ValidatingWebhook {
+        name: name.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
         client_config: client_config(webhook),
         failure_policy: Some("Fail".to_owned()),
@@ -286,8 +309,7 @@ fn validating_configuration(name: &str, registration: Registration) -> Validatin
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
         ..ValidatingWebhook::default()
-    };
-    ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(vec![webhook]) }
+    }
 }
 
 #[cfg(test)]

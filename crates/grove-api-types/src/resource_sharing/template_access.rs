@@ -11,9 +11,9 @@ use super::clique_claims::CliqueClaims;
 use crate::labels::RESOURCE_CLAIMS;
 use crate::v1alpha1::{PodClique, PodCliqueSet};
 
-/// The name of the `ValidatingWebhookConfiguration` for `PodClique`s. While it exists, webhook-server reviews the references of sets and of
+/// The name of the `ValidatingWebhookConfiguration` for these references. While it exists, webhook-server reviews those of sets and of
 /// `PodClique`s, and the controllers create claims from templates of other namespaces.
-pub const REVIEWING_WEBHOOK: &str = "podclique-validating-webhook";
+pub const REVIEWING_WEBHOOK: &str = "claim-templates-validating-webhook";
 
 /// Namespace and name of a template of another namespace.
 pub type Template = (String, String);

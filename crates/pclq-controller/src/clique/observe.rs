@@ -61,7 +61,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let existing = pods.iter().map(AsRef::as_ref);
     let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
     let claims = claims::observe(ctx, &clique, is_namespace_terminating);
-    let replaced = (&clique, claims.are_shared());
+    let replaced = (&clique, claims.are_shared(clique.spec.replicas));
     let delayed_replacements = ctx.replacements.observe(replaced, existing, deleted, ctx.clock.now());
     let orphans_pods = caches.orphan_deletions.contains(&clique);
     let mut observed = Observed {

@@ -122,7 +122,7 @@ fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<
     let is_finished = |pod: &&SlimPod| !pod.is_live() && !pod.is_terminating();
     let stays = move |pod: &SlimPod| {
         let is_delayed = |index| replacement::is_delayed(observed, &indices.free, index);
-        !observed.claims.are_shared() && pod::index(pod).is_some_and(is_delayed)
+        !observed.claims.are_shared(observed.clique.spec.replicas) && pod::index(pod).is_some_and(is_delayed)
     };
     observed.pods.iter().map(AsRef::as_ref).filter(is_finished).filter(move |pod| !stays(pod))
 }

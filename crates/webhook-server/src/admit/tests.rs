@@ -283,7 +283,11 @@ fn only_grove_deletes_the_default_topology() {
     assert!(denial("ClusterTopology", &name, "jane", enabled.clone()).is_some());
     assert!(denial("ClusterTopologyBinding", &name, "jane", enabled.clone()).is_some());
     assert!(denial("ClusterTopology", &name, own, enabled.clone()).is_none());
-    assert!(denial("ClusterTopology", "other", "jane", enabled).is_none());
+    assert!(denial("ClusterTopology", "other", "jane", enabled.clone()).is_none());
+    let collection = json!({ "uid": "7", "operation": "DELETE", "kind": { "kind": "ClusterTopology" },
+        "oldObject": { "metadata": { "name": name } }, "userInfo": { "username": "jane" } });
+    let response = admit(Webhook::ValidateTopology, &request(&collection), &cluster(enabled, &[]));
+    assert!(response.denial.is_some(), "a deletion of all topologies");
     assert!(denial("ClusterTopology", &name, "jane", OperatorConfiguration::default()).is_none());
 }
 

@@ -122,9 +122,10 @@ impl ObservedClaims {
         self.invalid.is_some() || !self.references.is_empty() || !self.own.is_empty()
     }
 
-    /// Whether several pods use a claim.
-    pub(crate) fn are_shared(&self) -> bool {
-        !self.references.is_empty() || self.own.iter().any(|own| own.claim.scope == ResourceSharingScope::AllReplicas)
+    /// Whether several pods may use a claim, in a clique with this number of replicas.
+    pub(crate) fn are_shared(&self, replicas: i32) -> bool {
+        let is_shared = |own: &OwnClaim| own.claim.scope == ResourceSharingScope::AllReplicas && replicas > 1;
+        !self.references.is_empty() || self.own.iter().any(is_shared)
     }
 
     /// Whether nothing is known about claims of the clique.

@@ -51,11 +51,11 @@ fn subjects(webhook: Webhook) -> Vec<Subject> {
         Webhook::DefaultSet | Webhook::ValidateSet => vec![objects_in_rows(SET)],
         Webhook::DefaultTopology => vec![objects_in_rows(TOPOLOGY)],
         Webhook::ValidateTopology => vec![objects_in_rows(TOPOLOGY), objects_in_rows(BINDING)],
-        Webhook::ValidateClique => {
+        Webhook::ValidateTemplates => {
             let claims = r#"{"claims":[{"template":"gpus","namespace":"shared","scope":"PerReplica"}]}"#;
             let clique = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "spec": { "replicas": 1, "podSpec": {} },
                 "metadata": { "name": "c", "namespace": "team", "annotations": { "grove.io/resource-claims": claims } } });
-            vec![Subject { kinds: vec![MANAGED[0]], objects: vec![clique] }]
+            vec![objects_in_rows(SET), Subject { kinds: vec![MANAGED[0]], objects: vec![clique] }]
         }
         Webhook::ValidateScale => {
             let names = ["serve", "serve-0-model", "serve-0-front", "serve-0-model-1-worker"];

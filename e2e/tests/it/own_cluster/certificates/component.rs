@@ -36,8 +36,8 @@ pub(super) async fn apply(cluster: &TestCluster) -> Component {
         MutatingWebhookConfiguration/clustertopology-defaulting-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
         MutatingWebhookConfiguration/podcliqueset-defaulting-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
         ValidatingWebhookConfiguration/authorizer-webhook is added
+        ValidatingWebhookConfiguration/claim-templates-validating-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
         ValidatingWebhookConfiguration/clustertopology-validating-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
-        ValidatingWebhookConfiguration/podclique-validating-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
         ValidatingWebhookConfiguration/podcliqueset-validating-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}
         ValidatingWebhookConfiguration/scale-validating-webhook.metadata.annotations: {"cert-manager.io/inject-ca-from":"grove-system/webhook-server"}"#]].assert_eq(&changes.join("\n"));
     assert_consistent(&with_component);
