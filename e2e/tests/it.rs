@@ -49,6 +49,7 @@ mod it {
         mod dry_run;
         mod event_driven;
         mod failed_up;
+        mod foreign_objects;
         mod hostile;
         mod kill_series;
         mod kills;

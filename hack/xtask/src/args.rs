@@ -103,6 +103,8 @@ pub(crate) enum Soak {
     SteadyState(SteadyState),
     /// Create sets that refer to one ClusterTopology, and count the writes of its status
     Topologies(Topologies),
+    /// Create objects with the names, labels and UIDs of the objects of a set in another namespace
+    ForeignObjects(ForeignObjects),
     /// Change a PodGang whose conditions two controllers and a third client write
     Writers(Writers),
 }
@@ -150,6 +152,16 @@ pub(crate) struct Topologies {
     /// Number of sets
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets: u32,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
+}
+
+/// Flags of `soak foreign-objects`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct ForeignObjects {
+    /// Number of objects
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) objects: u32,
     #[command(flatten)]
     pub(crate) folder: SoakFolder,
 }

@@ -44,6 +44,7 @@ async fn main() -> ExitCode {
         Verb::Soak(Soak::Races(args)) => soak::races(&source, args).await,
         Verb::Soak(Soak::SteadyState(args)) => soak::steady_state(&source, args).await,
         Verb::Soak(Soak::Topologies(args)) => soak::topologies(&source, args).await,
+        Verb::Soak(Soak::ForeignObjects(args)) => soak::foreign_objects(&source, args).await,
         Verb::Soak(Soak::Writers(args)) => soak::writers(&source, args).await,
         Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
         Verb::Bench(Benchmark::ComputeDomains(args)) => bench::compute_domains::run(&source, &args).await,

@@ -1,6 +1,8 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
-use crate::args::{Churn, Fuzz, Hostile, Kills, Races, Rotation, SoakFolder, Source, SteadyState, Topologies, Writers};
+use crate::args::{
+    Churn, ForeignObjects, Fuzz, Hostile, Kills, Races, Rotation, SoakFolder, Source, SteadyState, Topologies, Writers,
+};
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
 use crate::test::dev_clusters::DevClusters;
@@ -69,6 +71,12 @@ pub(crate) async fn steady_state(source: &Source, args: SteadyState) -> Result<(
 pub(crate) async fn topologies(source: &Source, args: Topologies) -> Result<()> {
     let variables = vec![("GROVE_SOAK_SETS", args.sets.to_string())];
     run(source, args.folder, ("many_new_sets_cause_few_status_writes_of_their_topology", variables)).await
+}
+
+/// Creates objects of another namespace with the names and the UIDs of those of a set. Each `test` creates fewer with the same code.
+pub(crate) async fn foreign_objects(source: &Source, args: ForeignObjects) -> Result<()> {
+    let variables = vec![("GROVE_SOAK_OBJECTS", args.objects.to_string())];
+    run(source, args.folder, ("many_foreign_objects_change_nothing", variables)).await
 }
 
 /// Lets several writers write the conditions of one `PodGang`. Each `test` runs a short series with the same code.

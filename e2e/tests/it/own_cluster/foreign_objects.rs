@@ -1,0 +1,234 @@
+//! A user of another namespace creates objects with the names, the labels and the UIDs of the objects of a set. The set does not change, and
+//! Grove changes no object of that user.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use e2e::audit::AuditLog;
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
+use futures::{StreamExt, stream};
+use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Map, Value, json};
+
+use super::kills::Numbers;
+
+/// Group, version and kind, and the spec of an object that a user may create.
+type Kind = (&'static str, &'static str, &'static str, fn() -> Value);
+
+/// The kinds of the objects of a set. An autoscaler of Kubernetes changes with the time, so the set has none.
+const KINDS: [Kind; 6] = [
+    ("", "v1", "Pod", pod_spec),
+    ("", "v1", "Service", || json!({ "ports": [{ "port": 80 }] })),
+    (
+        "grove.io",
+        "v1alpha1",
+        "PodClique",
+        || json!({ "roleName": "r", "replicas": 0, "minAvailable": 0, "podSpec": pod_spec() }),
+    ),
+    (
+        "grove.io",
+        "v1alpha1",
+        "PodCliqueScalingGroup",
+        || json!({ "replicas": 1, "minAvailable": 1, "cliqueNames": ["prefill"] }),
+    ),
+    ("scheduler.grove.io", "v1alpha1", "PodGang", || json!({ "podgroups": [] })),
+    ("resource.k8s.io", "v1", "ResourceClaim", || json!({})),
+];
+/// Creates in flight.
+const CONCURRENCY: usize = 16;
+/// The number of objects of the short series.
+const SHORT_SERIES: usize = 300;
+/// The time without writes after which the services have reacted to everything.
+const QUIET: Duration = Duration::from_secs(2);
+
+fn pod_spec() -> Value {
+    json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] })
+}
+
+/// What the user knows about the objects of the victim.
+struct Known {
+    names: Vec<String>,
+    labels: Vec<(String, String)>,
+    owners: Vec<Value>,
+}
+
+/// The objects of a namespace by kind and name, each with its UID and its resource version.
+type Versions = BTreeMap<(String, String), (Option<String>, Option<String>)>;
+
+fn api(client: &Client, ns: &Namespace, (group, version, kind, _): Kind) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::namespaced_with(client.clone(), &ns.name, &resource)
+}
+
+async fn objects(client: &Client, ns: &Namespace) -> Vec<DynamicObject> {
+    let mut all = Vec::new();
+    for kind in KINDS {
+        all.extend(api(client, ns, kind).list(&ListParams::default()).await.expect("a list"));
+    }
+    all
+}
+
+fn versions(objects: &[DynamicObject]) -> Versions {
+    let kind = |object: &DynamicObject| object.types.clone().unwrap_or_default().kind;
+    let version =
+        |object: &DynamicObject| ((kind(object), object.name_any()), (object.uid(), object.resource_version()));
+    objects.iter().map(version).collect()
+}
+
+impl Known {
+    fn of(set: &PodCliqueSet, objects: &[DynamicObject]) -> Self {
+        let owner = |api_version: &str, kind: &str, name: String, uid: Option<String>| json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid });
+        let of_object = |object: &DynamicObject| {
+            let types = object.types.clone().unwrap_or_default();
+            owner(&types.api_version, &types.kind, object.name_any(), object.uid())
+        };
+        let owners = objects.iter().map(of_object).chain([owner(
+            "grove.io/v1alpha1",
+            "PodCliqueSet",
+            set.name_any(),
+            set.uid(),
+        )]);
+        let labels: BTreeSet<_> = objects.iter().flat_map(|object| object.labels().clone()).collect();
+        Self {
+            names: objects.iter().map(ResourceExt::name_any).collect(),
+            labels: labels.into_iter().collect(),
+            owners: owners.collect(),
+        }
+    }
+
+    /// A random object of the user. A pod always has a controller: an orphan in the namespace of the user may belong to a clique there.
+    fn object(&self, kind: Kind, random: &mut Random) -> DynamicObject {
+        let (group, version, name, spec) = kind;
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let mut owner = random.pick(&self.owners).clone();
+        owner["controller"] = json!(name == "Pod" || random.below(4) > 0);
+        if random.below(2) == 0 {
+            // The garbage collector does not know the version, so it deletes nothing.
+            owner["apiVersion"] = json!("grove.io/v9");
+        }
+        let count = random.below(self.labels.len() + 1);
+        let mut labels: Map<String, Value> =
+            (0..count).map(|_| random.pick(&self.labels)).map(|(key, value)| (key.clone(), json!(value))).collect();
+        // Grove writes the references of a gang for each clique of the namespace that names it.
+        labels.remove("grove.io/podgang");
+        let mut metadata = json!({ "ownerReferences": [owner], "labels": labels });
+        if random.below(2) == 0 {
+            metadata["name"] = json!(random.pick(&self.names));
+        } else {
+            metadata["generateName"] = json!("foreign-");
+        }
+        let object = json!({ "apiVersion": api_version, "kind": name, "metadata": metadata, "spec": spec() });
+        serde_json::from_value(object).expect("an object")
+    }
+}
+
+struct Random(Numbers);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        let number = self.0.next().expect("an endless sequence");
+        usize::try_from(number % u64::try_from(limit).expect("a small number")).expect("a small number")
+    }
+
+    fn pick<'t, T>(&mut self, of: &'t [T]) -> &'t T {
+        &of[self.below(of.len())]
+    }
+}
+
+/// Creates random objects, and deletes some of them. Returns how many of each kind the API server accepted.
+async fn attack(client: &Client, attacker: &Namespace, known: &Known, count: usize) -> BTreeMap<&'static str, usize> {
+    let mut random = Random(Numbers(1));
+    let steps: Vec<_> = (0..count)
+        .map(|_| {
+            let kind = *random.pick(&KINDS);
+            (kind, known.object(kind, &mut random), random.below(2) == 0)
+        })
+        .collect();
+    let accepted = stream::iter(steps).map(|(kind, object, is_deleted)| async move {
+        let api = api(client, attacker, kind);
+        // The name may be in use.
+        let created = api.create(&PostParams::default(), &object).await.ok()?;
+        if is_deleted {
+            // The garbage collector may be faster.
+            _ = api.delete(&created.name_any(), &DeleteParams::default()).await;
+        }
+        let (_, _, name, _) = kind;
+        Some(name)
+    });
+    let accepted: Vec<_> = accepted.buffer_unordered(CONCURRENCY).collect().await;
+    accepted.into_iter().flatten().fold(BTreeMap::new(), |mut counts, kind| {
+        *counts.entry(kind).or_default() += 1;
+        counts
+    })
+}
+
+/// The writes of Grove to objects of the namespace that others created, except for events and for the status of Grove's own kinds.
+fn writes_to_foreign_objects(log: &AuditLog, ns: &Namespace) -> Vec<String> {
+    let mut created = BTreeSet::new();
+    let mut foreign = Vec::new();
+    for event in log.events() {
+        let Some(object) = event.object_ref.clone().filter(|object| object.namespace == ns.name) else { continue };
+        let Some(account) = event.service_account().filter(|_| event.is_write()) else { continue };
+        let key = (object.resource.clone(), object.name.clone());
+        let is_own_status = object.subresource == "status" && object.api_group.ends_with("grove.io");
+        if event.verb == "create" && event.is_accepted() {
+            created.insert(key);
+        } else if object.resource != "events" && !is_own_status && !created.contains(&key) {
+            foreign
+                .push(format!("{} {} {} {} ({account})", event.verb, object.resource, object.subresource, object.name));
+        }
+    }
+    foreign
+}
+
+async fn foreign_objects(name: &str, count: usize) {
+    let cluster = TestCluster::with_own_services(name, &[]).await;
+    let client = cluster.client().await;
+    let (victim, attacker) =
+        (Namespace::create(&client, "e2e-victim").await, Namespace::create(&client, "e2e-attacker").await);
+    let set = settled_set(&cluster, &victim).await;
+    let before = objects(&client, &victim).await;
+
+    let known = Known::of(&set, &before);
+    let accepted = attack(&client, &attacker, &known, count).await;
+    println!("of {count} objects, these were accepted: {accepted:?}");
+    assert_eq!(accepted.len(), KINDS.len(), "objects of each kind were accepted");
+    cluster.audit_log().wait_until_quiet(QUIET).await;
+    assert_eq!(versions(&objects(&client, &victim).await), versions(&before), "the objects of the set are unchanged");
+    let writes = writes_to_foreign_objects(&cluster.audit_log(), &attacker);
+    assert!(writes.is_empty(), "Grove wrote to objects of the user:\n{}", writes.join("\n"));
+    the_set_still_works(&victim).await;
+    cluster.down().await;
+}
+
+async fn settled_set(cluster: &TestCluster, ns: &Namespace) -> PodCliqueSet {
+    let set = ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 2)).await;
+    let is_settled = |state: &NamespaceState| fixtures::three_cliques_are_ready(state, 2) && state.status_is_current();
+    ns.wait_for("the set is ready", is_settled).await;
+    cluster.audit_log().wait_until_quiet(QUIET).await;
+    set
+}
+
+async fn the_set_still_works(ns: &Namespace) {
+    ns.scale::<PodCliqueSet>("llm", 1).await;
+    ns.wait_for("the set is scaled in", |state| fixtures::three_cliques_are_ready(state, 1)).await;
+    ns.delete_object::<Service>("llm-0").await;
+    ns.wait_for("the Service is created again", |state| state.services.contains_key("llm-0")).await;
+    ns.delete_object::<PodCliqueSet>("llm").await;
+    ns.wait_for("nothing is left", NamespaceState::is_empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_another_namespace_change_nothing_and_stay_unchanged() {
+    foreign_objects("foreign-objects", SHORT_SERIES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak foreign-objects`"]
+async fn many_foreign_objects_change_nothing() {
+    foreign_objects("soak-foreign-objects", test_cluster::required_number("GROVE_SOAK_OBJECTS")).await;
+}
