@@ -45,9 +45,7 @@ const UPDATE: &str = "UPDATE";
 const DELETE: &str = "DELETE";
 
 const NOT_TERMINATING: (&str, &str) = ("not-terminating", validating_admission_policy::NOT_TERMINATING);
-/// A delete request has no object.
-const SPEC_CHANGED: (&str, &str) =
-    ("spec-changed", "object == null || oldObject == null || object.spec != oldObject.spec");
+const SPEC_CHANGED: (&str, &str) = ("spec-changed", "oldObject == null || object.spec != oldObject.spec");
 /// A `Scale` with zero replicas has no field `replicas`.
 const REPLICAS_CHANGED: (&str, &str) =
     ("replicas-changed", "object.spec.?replicas.orValue(0) != oldObject.spec.?replicas.orValue(0)");
@@ -62,7 +60,6 @@ pub fn mutating() -> Vec<MutatingWebhookConfiguration> {
                 "clustertopology.defaulting.webhooks.grove.io",
                 Webhook::DefaultTopology,
                 &["clustertopologies"],
-                &[CREATE, UPDATE],
             ),
         ),
     ]
@@ -77,12 +74,10 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
         validating_configuration(VALIDATE_TEMPLATES, [templates_of_sets(), templates_of_cliques()]),
         validating_configuration(
             VALIDATE_TOPOLOGY,
-            [for_topologies(
-                "clustertopology.validating.webhooks.grove.io",
-                Webhook::ValidateTopology,
-                &topologies,
-                &[CREATE, UPDATE, DELETE],
-            )],
+            [
+                for_topologies("clustertopology.validating.webhooks.grove.io", Webhook::ValidateTopology, &topologies),
+                for_deletions_of_topologies(&topologies),
+            ],
         ),
         validating_configuration(
             VALIDATE_SCALE,
@@ -92,6 +87,7 @@ pub fn validating() -> Vec<ValidatingWebhookConfiguration> {
                 rules: vec![rule(GROVE, "v1alpha1", &scales, &[UPDATE], NAMESPACED)],
                 conditions: vec![REPLICAS_CHANGED.into()],
                 selector: None,
+                is_optional: false,
             }],
         ),
     ]
@@ -126,6 +122,7 @@ pub fn authorizer() -> ValidatingWebhookConfiguration {
             rules,
             conditions: vec![non_exempt],
             selector: Some(selector),
+            is_optional: false,
         }],
     )
 }
@@ -142,6 +139,7 @@ fn templates_of_sets() -> Registration {
         rules: vec![rule(GROVE, "v1alpha1", &["podcliquesets"], &[CREATE, UPDATE], NAMESPACED)],
         conditions: vec![SPEC_CHANGED.into(), Condition { name: "shares-claims", expression }],
         selector: None,
+        is_optional: false,
     }
 }
 
@@ -160,6 +158,7 @@ fn templates_of_cliques() -> Registration {
             Condition { name: "claims-changed", expression: changed },
         ],
         selector: None,
+        is_optional: false,
     }
 }
 
@@ -202,6 +201,8 @@ struct Registration {
     rules: Vec<RuleWithOperations>,
     conditions: Vec<Condition>,
     selector: Option<LabelSelector>,
+    /// Whether requests pass while no replica of this service responds.
+    is_optional: bool,
 }
 
 /// A webhook for sets that are created or whose validated fields change.
@@ -213,13 +214,27 @@ fn for_sets(name: &'static str, webhook: Webhook) -> Registration {
         rules,
         conditions: vec![NOT_TERMINATING.into(), validated_fields_changed()],
         selector: None,
+        is_optional: false,
     }
 }
 
-/// A webhook for these operations on topologies of these kinds. An update matters if it changes the spec.
-fn for_topologies(name: &'static str, webhook: Webhook, kinds: &[&str], operations: &[&str]) -> Registration {
-    let rules = vec![rule(GROVE, "v1alpha1", kinds, operations, CLUSTER)];
-    Registration { name, webhook, rules, conditions: vec![NOT_TERMINATING.into(), SPEC_CHANGED.into()], selector: None }
+/// A webhook for topologies of these kinds that are created or whose spec changes.
+fn for_topologies(name: &'static str, webhook: Webhook, kinds: &[&str]) -> Registration {
+    let rules = vec![rule(GROVE, "v1alpha1", kinds, &[CREATE, UPDATE], CLUSTER)];
+    let conditions = vec![NOT_TERMINATING.into(), SPEC_CHANGED.into()];
+    Registration { name, webhook, rules, conditions, selector: None, is_optional: false }
+}
+
+/// It prevents a mistake, so it does not block deletions while no replica responds.
+fn for_deletions_of_topologies(kinds: &[&str]) -> Registration {
+    Registration {
+        name: "clustertopology.deletion.webhooks.grove.io",
+        webhook: Webhook::ValidateTopology,
+        rules: vec![rule(GROVE, "v1alpha1", kinds, &[DELETE], CLUSTER)],
+        conditions: vec![NOT_TERMINATING.into()],
+        selector: None,
+        is_optional: true,
+    }
 }
 
 /// A match condition: the API server calls the webhook only if the CEL expression is true.
@@ -268,7 +283,7 @@ fn client_config(webhook: Webhook) -> WebhookClientConfig {
 }
 
 fn mutating_configuration(name: &str, registration: Registration) -> MutatingWebhookConfiguration {
-    let Registration { name: webhook_name, webhook, rules, conditions, selector } = registration;
+    let Registration { name: webhook_name, webhook, rules, conditions, selector, is_optional: _ } = registration;
     let webhook = MutatingWebhook {
         name: webhook_name.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
@@ -296,12 +311,12 @@ fn validating_configuration(
 }
 
 fn validating_webhook(registration: Registration) -> ValidatingWebhook {
-    let Registration { name, webhook, rules, conditions, selector } = registration;
+    let Registration { name, webhook, rules, conditions, selector, is_optional } = registration;
     ValidatingWebhook {
         name: name.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
         client_config: client_config(webhook),
-        failure_policy: Some("Fail".to_owned()),
+        failure_policy: Some(if is_optional { "Ignore" } else { "Fail" }.to_owned()),
         match_conditions: Some(conditions.into_iter().map(Into::into).collect()),
         match_policy: Some("Equivalent".to_owned()),
         object_selector: selector,
