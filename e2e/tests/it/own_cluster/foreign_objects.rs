@@ -49,7 +49,7 @@ fn pod_spec() -> Value {
     json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }] })
 }
 
-/// What the user knows about the objects of the victim.
+/// What the user knows about the objects of the attacked set.
 struct Known {
     names: Vec<String>,
     labels: Vec<(String, String)>,
@@ -188,20 +188,20 @@ fn writes_to_foreign_objects(log: &AuditLog, ns: &Namespace) -> Vec<String> {
 async fn foreign_objects(name: &str, count: usize) {
     let cluster = TestCluster::with_own_services(name, &[]).await;
     let client = cluster.client().await;
-    let (victim, attacker) =
-        (Namespace::create(&client, "e2e-victim").await, Namespace::create(&client, "e2e-attacker").await);
-    let set = settled_set(&cluster, &victim).await;
-    let before = objects(&client, &victim).await;
+    let (target, attacker) =
+        (Namespace::create(&client, "e2e-attacked").await, Namespace::create(&client, "e2e-attacker").await);
+    let set = settled_set(&cluster, &target).await;
+    let before = objects(&client, &target).await;
 
     let known = Known::of(&set, &before);
     let accepted = attack(&client, &attacker, &known, count).await;
     println!("of {count} objects, these were accepted: {accepted:?}");
     assert_eq!(accepted.len(), KINDS.len(), "objects of each kind were accepted");
     cluster.audit_log().wait_until_quiet(QUIET).await;
-    assert_eq!(versions(&objects(&client, &victim).await), versions(&before), "the objects of the set are unchanged");
+    assert_eq!(versions(&objects(&client, &target).await), versions(&before), "the objects of the set are unchanged");
     let writes = writes_to_foreign_objects(&cluster.audit_log(), &attacker);
     assert!(writes.is_empty(), "Grove wrote to objects of the user:\n{}", writes.join("\n"));
-    the_set_still_works(&victim).await;
+    the_set_still_works(&target).await;
     cluster.down().await;
 }
 
