@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value, json};
 
@@ -67,9 +67,17 @@ fn api(client: &Client, ns: &Namespace, (group, version, kind, _): Kind) -> Api<
 async fn objects(client: &Client, ns: &Namespace) -> Vec<DynamicObject> {
     let mut all = Vec::new();
     for kind in KINDS {
-        all.extend(api(client, ns, kind).list(&ListParams::default()).await.expect("a list"));
+        let mut list = api(client, ns, kind).list(&ListParams::default()).await.expect("a list").items;
+        // The items of a list may have no types.
+        list.iter_mut().for_each(|object| object.types = Some(types(kind)));
+        all.extend(list);
     }
     all
+}
+
+fn types((group, version, kind, _): Kind) -> TypeMeta {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    TypeMeta { api_version, kind: kind.to_owned() }
 }
 
 fn versions(objects: &[DynamicObject]) -> Versions {
@@ -102,8 +110,7 @@ impl Known {
 
     /// A random object of the user. A pod always has a controller: an orphan in the namespace of the user may belong to a clique there.
     fn object(&self, kind: Kind, random: &mut Random) -> DynamicObject {
-        let (group, version, name, spec) = kind;
-        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let (_, _, name, spec) = kind;
         let mut owner = random.pick(&self.owners).clone();
         owner["controller"] = json!(name == "Pod" || random.below(4) > 0);
         if random.below(2) == 0 {
@@ -121,8 +128,8 @@ impl Known {
         } else {
             metadata["generateName"] = json!("foreign-");
         }
-        let object = json!({ "apiVersion": api_version, "kind": name, "metadata": metadata, "spec": spec() });
-        serde_json::from_value(object).expect("an object")
+        let object = serde_json::from_value(json!({ "metadata": metadata, "spec": spec() }));
+        DynamicObject { types: Some(types(kind)), ..object.expect("an object") }
     }
 }
 
