@@ -8,7 +8,7 @@ use e2e::audit::AuditLog;
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, test_cluster};
 use futures::{StreamExt, stream};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client, ResourceExt};
@@ -220,7 +220,17 @@ async fn settled_set(cluster: &TestCluster, ns: &Namespace) -> PodCliqueSet {
     set
 }
 
+/// Grove reconciles each object of the set: it replaces pods, and deletes and creates other objects.
 async fn the_set_still_works(ns: &Namespace) {
+    let before = ns.wait_for("the set is ready", |state| fixtures::three_cliques_are_ready(state, 2)).await;
+    for pod in before.pods.values() {
+        ns.delete_object::<Pod>(&pod.name_any()).await;
+    }
+    let is_new = |pod: &Pod| before.pods.values().all(|other| other.uid() != pod.uid());
+    ns.wait_for("all pods are replaced", |state| {
+        fixtures::three_cliques_are_ready(state, 2) && state.pods.values().all(is_new)
+    })
+    .await;
     ns.scale::<PodCliqueSet>("llm", 1).await;
     ns.wait_for("the set is scaled in", |state| fixtures::three_cliques_are_ready(state, 1)).await;
     ns.delete_object::<Service>("llm-0").await;
