@@ -69,7 +69,9 @@ async fn objects(client: &Client, ns: &Namespace) -> Vec<DynamicObject> {
     for kind in KINDS {
         let mut list = api(client, ns, kind).list(&ListParams::default()).await.expect("a list").items;
         // The items of a list may have no types.
-        list.iter_mut().for_each(|object| object.types = Some(types(kind)));
+        for object in &mut list {
+            object.types = Some(types(kind));
+        }
         all.extend(list);
     }
     all
