@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "support code of tests: any failure fails the test")]
 
+pub mod access;
 pub mod audit;
 pub mod binding_log;
 mod cluster_objects;

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use grove_api_types::SERVICE_USER_PREFIX;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
@@ -15,6 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
+use crate::access;
 use crate::kubectl::kubectl_on;
 use crate::namespace::Namespace;
 use crate::poll::{poll_until, poll_until_contains};
@@ -38,19 +38,8 @@ pub async fn wait_for_permission(
     (group, resource): (&str, &str),
     allowed: bool,
 ) {
-    let attributes = ResourceAttributes {
-        verb: Some(verb.to_owned()),
-        group: Some(group.to_owned()),
-        resource: Some(resource.to_owned()),
-        ..ResourceAttributes::default()
-    };
     let user = format!("{SERVICE_USER_PREFIX}{service}");
-    let spec = SubjectAccessReviewSpec {
-        user: Some(user),
-        resource_attributes: Some(attributes),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let review = access::review(user, &[], None, (verb, group, resource));
     poll_until_contains("the API server", &format!("allowed: {allowed}"), async || {
         match Api::all(client.clone()).create(&PostParams::default(), &review).await {
             Ok(review) => format!("{service} {verb} {resource} allowed: {}", review.status.is_some_and(|s| s.allowed)),

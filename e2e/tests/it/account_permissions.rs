@@ -1,8 +1,7 @@
 //! RBAC limits what a compromised service can do: the accounts of the services lack these permissions.
 
-use e2e::TestCluster;
+use e2e::{TestCluster, access};
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
@@ -21,22 +20,9 @@ pub(super) const PODS: [Resource; 4] =
 /// A permission as text, and whether the API server grants it to the account of the service.
 async fn review(client: &Client, service: &str, namespace: &str, verb: &str, resource: Resource) -> (String, bool) {
     let (group, plural) = resource;
-    let (plural_name, subresource) = plural.split_once('/').map_or((plural, None), |(name, sub)| (name, Some(sub)));
-    let attributes = ResourceAttributes {
-        namespace: Some(namespace.to_owned()),
-        verb: Some(verb.to_owned()),
-        group: Some(group.to_owned()),
-        resource: Some(plural_name.to_owned()),
-        subresource: subresource.map(str::to_owned),
-        ..ResourceAttributes::default()
-    };
-    let spec = SubjectAccessReviewSpec {
-        user: Some(format!("{SERVICE_USER_PREFIX}{service}")),
-        groups: Some(["system:serviceaccounts", "system:authenticated"].map(str::to_owned).to_vec()),
-        resource_attributes: Some(attributes),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let groups = ["system:serviceaccounts", "system:authenticated"];
+    let user = format!("{SERVICE_USER_PREFIX}{service}");
+    let review = access::review(user, &groups, Some(namespace), (verb, group, plural));
     let reviewed = Api::all(client.clone()).create(&PostParams::default(), &review).await.expect("a review");
     let is_granted = reviewed.status.is_some_and(|status| status.allowed);
     (format!("{service}: {verb} {plural} in {namespace:?}"), is_granted)

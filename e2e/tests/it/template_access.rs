@@ -1,10 +1,10 @@
 //! The `ResourceClaimTemplate`s of other namespaces: a user without the permission to read one does not get its content through Grove.
 
 use e2e::poll::poll_until;
-use e2e::{Namespace, TestCluster, in_namespace};
+use e2e::{Namespace, TestCluster, access, in_namespace};
 use grove_api_types::labels::RESOURCE_CLAIMS;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::Role;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
@@ -22,10 +22,7 @@ async fn permit(ns: &Namespace, group: &str, resources: &[&str], verbs: &[&str])
     let rules = json!([{ "apiGroups": [group], "resources": resources, "verbs": verbs }]);
     let metadata = json!({ "name": "tenant" });
     ns.create_yaml::<Role>(&json!({ "metadata": metadata, "rules": rules }).to_string()).await;
-    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant" });
-    let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER });
-    let binding = json!({ "metadata": metadata, "roleRef": role, "subjects": [subject] });
-    ns.create_yaml::<RoleBinding>(&binding.to_string()).await;
+    access::bind(ns, USER, ("Role", "tenant")).await;
 }
 
 fn set(name: &str, sharing: &Value) -> PodCliqueSet {
