@@ -3,7 +3,6 @@
 //! After each watch event the module checks an invariant: no two active pods of a clique have the same index.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Display, Formatter};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -18,6 +17,8 @@ pub use grove_dev_harness::live_objects::is_ready;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource, ResourceExt};
 use tokio::sync::watch;
+
+mod display;
 
 /// The longest wait of a test. It bounds a hang, also on a machine that is many times slower than usual; no test measures
 /// with it.
@@ -165,32 +166,6 @@ pub fn is_newer<K: Resource>(new: &K, old: &K) -> bool {
     version(new) > version(old)
 }
 
-impl Display for NamespaceState {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for set in self.sets.values() {
-            writeln!(f, "PodCliqueSet {}: {:?}", set.name_any(), set.status)?;
-        }
-        for group in self.groups.values() {
-            writeln!(f, "PodCliqueScalingGroup {} of {}: {:?}", group.name_any(), group.spec.replicas, group.status)?;
-        }
-        for clique in self.cliques.values() {
-            writeln!(f, "PodClique {} of {}: {:?}", clique.name_any(), clique.spec.replicas, clique.status)?;
-        }
-        for gang in self.gangs.values() {
-            writeln!(f, "PodGang {}: {:?}", gang.name_any(), gang.status)?;
-        }
-        for name in self.services.keys() {
-            writeln!(f, "Service {name}")?;
-        }
-        for pod in self.pods.values() {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-            let is_terminating = is_terminating(pod);
-            writeln!(f, "Pod {}: {phase:?}, ready {}, terminating {is_terminating}", pod.name_any(), is_ready(pod))?;
-        }
-        Ok(())
-    }
-}
-
 /// Watches the objects of one namespace.
 pub struct NamespaceWatcher {
     client: Client,
@@ -220,7 +195,8 @@ impl NamespaceWatcher {
     /// If `holds` does not become true in time; the message shows the latest objects, and then what was awaited.
     pub async fn wait_for(&self, what: &str, holds: impl Fn(&NamespaceState) -> bool) -> NamespaceState {
         let Ok(state) = self.try_wait_for(holds).await else {
-            panic!("{}timed out waiting for: {what}", *self.state.borrow())
+            let nodes = display::ready_nodes(&self.client).await;
+            panic!("{}{nodes}; timed out waiting for: {what}", *self.state.borrow())
         };
         state
     }

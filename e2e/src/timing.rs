@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::test_cluster::optional_env;
 
-/// The longest message, in characters. It may contain all objects of a namespace.
-const MAX_MESSAGE: usize = 3000;
+/// The longest message, in characters. It may begin with all objects of a namespace, and ends with what was awaited.
+const MAX_MESSAGE: usize = 2500;
 
 /// What a test waits for before its own work.
 #[derive(Clone, Copy)]
@@ -58,7 +58,8 @@ impl Timer {
 fn record_failure(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let at = info.location().map(ToString::to_string).unwrap_or_default();
-    let message: String = message.chars().take(MAX_MESSAGE).collect();
+    let surplus = message.chars().count().saturating_sub(MAX_MESSAGE);
+    let message: String = message.chars().skip(surplus).collect();
     // After the end of a test there is no timer.
     let _ = TIMER.try_with(|timer| _ = timer.failure.borrow_mut().get_or_insert(format!("{at}: {message}")));
 }
