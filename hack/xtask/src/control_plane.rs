@@ -98,6 +98,8 @@ impl ControlPlane<'_> {
             format!("--service-account-private-key-file={}", self.dir.join("pki/service-accounts.key").display()),
             format!("--root-ca-file={}", self.dir.join("pki/apiserver.crt").display()),
             "--use-service-account-credentials=true".to_owned(),
+            // The nodes have no heartbeats.
+            "--node-monitor-grace-period=8760h".to_owned(),
             // The default is 15 s.
             "--horizontal-pod-autoscaler-sync-period=5s".to_owned(),
         ]);
@@ -128,7 +130,8 @@ impl ControlPlane<'_> {
         let mut arguments = vec![
             format!("--kubeconfig={}", credentials::kubeconfig(self.dir, KWOK).display()),
             "--manage-all-nodes=true".to_owned(),
-            "--node-lease-duration-seconds=40".to_owned(),
+            // With leases, a restarted KWOK waits until those of its predecessor have expired, and loses pods that change in that time.
+            "--node-lease-duration-seconds=0".to_owned(),
             "--cidr=10.64.0.1/10".to_owned(),
             format!("--server-address=127.0.0.1:{}", self.ports.get(KWOK)?),
         ];

@@ -1,13 +1,8 @@
 //! The cluster is restored from an older backup while the services run: their caches contain changes that the cluster does
 //! not have.
 
-use std::collections::BTreeSet;
-
-use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready, poll::poll_until};
+use e2e::{Namespace, NamespaceState, TestCluster, fixtures, namespace_state::is_ready};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::ListParams;
-use kube::{Api, Client};
 use tokio::process::Command;
 
 /// Components of Kubernetes that cache state. The documentation of Kubernetes recommends a restart of them after a restore.
@@ -80,23 +75,12 @@ async fn back_up(cluster: &TestCluster) {
 }
 
 async fn restore(cluster: &TestCluster) {
-    let client = cluster.client().await;
-    let before = poll_until(async || lease_holders(&client).await).await;
     for component in COMPONENTS.into_iter().chain(["kube-apiserver", "etcd"]) {
         cluster.kill(component).await;
     }
     std::fs::remove_dir_all(cluster.dir().join("etcd")).expect("the data of etcd is deleted");
     copy(cluster, "backup", "etcd").await;
     cluster.up_without_services().await;
-    // The restarted KWOK takes over the nodes after the leases of its predecessor have expired. It can lose a pod that changes meanwhile, and
-    // finds it ten minutes later.
-    poll_until(async || lease_holders(&client).await.filter(|after| after.is_disjoint(&before))).await;
-}
-
-/// The holders of the leases of all nodes.
-async fn lease_holders(client: &Client) -> Option<BTreeSet<String>> {
-    let leases = Api::<Lease>::namespaced(client.clone(), "kube-node-lease").list(&ListParams::default()).await.ok()?;
-    leases.items.into_iter().map(|lease| lease.spec?.holder_identity).collect()
 }
 
 /// Copies a folder within the cluster's folder.
