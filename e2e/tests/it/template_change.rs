@@ -16,6 +16,12 @@ fn outdated_message(state: &NamespaceState) -> Option<String> {
     condition.map(|condition| condition.message.clone())
 }
 
+/// Whether `status.observedGeneration` of the set is its generation.
+fn is_observed(state: &NamespaceState) -> bool {
+    let set = &state.sets["llm"];
+    set.status.as_ref().and_then(|status| status.observed_generation) == set.metadata.generation
+}
+
 fn decode_pods(state: &NamespaceState) -> Vec<&Pod> {
     let is_of = |pod: &&Pod| pod.labels().get("grove.io/podclique").is_some_and(|clique| clique == "llm-0-decode");
     state.active_pods().filter(is_of).collect()
@@ -45,13 +51,14 @@ async fn a_template_change_keeps_running_pods_and_reports_them_as_outdated() {
             .await;
         let (were, are): (Vec<_>, Vec<_>) = (before.pods.keys().collect(), state.pods.keys().collect());
         assert_eq!(were, are, "every pod keeps running");
+        assert!(!is_observed(&state), "the work of this generation is not done");
         for pod in decode_pods(&state) {
             ns.delete_object::<Pod>(&pod.name_any()).await;
         }
         ns.wait_for("the new pods have the new template, and the set reports no outdated pods", |state| {
             let decode = decode_pods(state);
             let is_new = |pod: &&Pod| is_ready(pod) && image(pod) == Some("registry.k8s.io/pause:3.9");
-            decode.len() == 2 && decode.iter().all(is_new) && outdated_message(state).is_none()
+            decode.len() == 2 && decode.iter().all(is_new) && outdated_message(state).is_none() && is_observed(state)
         })
         .await;
     })

@@ -90,6 +90,13 @@ pub struct PodCliqueSetSpec {
     pub template: PodCliqueSetTemplateSpec,
 }
 
+impl PodCliqueSetSpec {
+    /// Whether the update strategy is `OnDelete`.
+    pub fn is_updated_on_delete(&self) -> bool {
+        self.update_strategy.as_ref().is_some_and(|strategy| strategy.type_ == UpdateStrategyType::OnDelete)
+    }
+}
+
 /// The strategy that replaces pods after a change of the template.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

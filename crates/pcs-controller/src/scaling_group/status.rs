@@ -51,7 +51,8 @@ pub(crate) fn status(
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
     errors.extend(resource_claims::template_errors::<PodCliqueScalingGroup>(plan));
-    let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
+    let is_outdated = expansion.as_ref().is_some_and(|expansion| has_outdated_pods(observed, expansion));
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && !is_outdated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
@@ -127,6 +128,17 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
         counts.all_current &= current;
     }
     counts
+}
+
+/// Whether pods of another template run, and not because the user deletes them himself.
+fn has_outdated_pods(observed: &Observed, expansion: &GroupExpansion<'_>) -> bool {
+    let hashes = expansion.template_hashes();
+    let is_outdated = |desired: &Clique<'_>| {
+        let active = clique::active(&observed.children, &desired.name);
+        active.is_some_and(|clique| clique::is_outdated(clique, hashes, &desired.template.name))
+    };
+    let mut cliques = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques);
+    !expansion.set.spec.is_updated_on_delete() && cliques.any(is_outdated)
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {

@@ -39,7 +39,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     errors.extend(resource_claims::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
-    let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
+    let outdated = outdated::message(observed, hashes, replicas);
+    // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
+    let is_updated = outdated.is_none() || observed.set.spec.is_updated_on_delete();
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
     match unsupported_fields::message(&observed.unsupported_fields) {
@@ -54,7 +57,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
     }
-    match outdated::message(observed, hashes, replicas) {
+    match outdated {
         Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::PODS_OUTDATED),
     }

@@ -1,7 +1,7 @@
 //! The status of a scaling group.
 
 use expect_test::{Expect, expect};
-use grove_api_types::v1alpha1::PodCliqueStatus;
+use grove_api_types::v1alpha1::{PodCliqueStatus, UpdateStrategyType};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, set_status_condition};
 use k8s_openapi::jiff::Timestamp;
 
@@ -68,6 +68,24 @@ fn a_replica_is_counted_if_all_its_cliques_are() {
         MinAvailableBreached False SufficientAvailablePodCliqueScalingGroupReplicas: PCSG replicas not in breach (2) meets MinAvailable (1)
     "]],
     );
+}
+
+#[test]
+fn the_observed_generation_advances_after_the_pods_are_new() {
+    let mut observed = executed(new(1));
+    observed.group.metadata.generation = Some(4);
+    for name in ["m-0-g-0-p", "m-0-g-0-d"] {
+        report(&mut observed, name, true, 2);
+    }
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4));
+    observed.group.status.get_or_insert_default().observed_generation = Some(3);
+    change(&mut observed, "m-0-g-0-d", |clique| {
+        clique.status.get_or_insert_default().current_pod_template_hash = Some("another".to_owned());
+    });
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(3));
+    let strategy = &mut observed.set.as_mut().expect("the set").spec.update_strategy;
+    strategy.get_or_insert_default().type_ = UpdateStrategyType::OnDelete;
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4));
 }
 
 #[test]

@@ -92,6 +92,25 @@ fn outdated_pods_are_in_the_status_until_they_are_recreated() {
     assert!(status.conditions.iter().all(|condition| condition.type_ != "PodsOutdated"), "{status:?}");
 }
 
+/// Dynamo's operator regards a restart as completed once `observedGeneration` is the generation.
+#[test]
+fn the_observed_generation_advances_after_the_pods_are_new() {
+    let changed = SET.replace("{name: prefill, labels: {team: x}", "{name: prefill, labels: {team: z}");
+    let on_delete = changed.replace("spec:\n  replicas", "spec:\n  updateStrategy: {type: OnDelete}\n  replicas");
+    assert_ne!(on_delete, changed);
+    let old = with_pods(executed(new(SET)), 1, 1);
+    let observe = |set: &str, children: &Observed| {
+        let mut observed = Observed { children: children.children.clone(), ..new(set) };
+        observed.set.metadata.generation = Some(4);
+        observed.set.status.get_or_insert_default().observed_generation = Some(3);
+        status_of(&observed, &ExecutionResult::default(), at(1)).observed_generation
+    };
+    assert_eq!(observe(&changed, &old), Some(3), "the patches of the cliques succeeded, and their pods are old");
+    assert_eq!(observe(&on_delete, &old), Some(4));
+    assert_eq!(observe(&changed, &with_pods(executed(new(&changed)), 1, 1)), Some(4));
+    assert_eq!(observe(&changed, &executed(new(&changed))), Some(4), "cliques without a status have no pods");
+}
+
 #[test]
 fn a_set_above_the_object_limit_is_left_unchanged() {
     let mut observed = with_pods(executed(new(SET)), 1, 1);
