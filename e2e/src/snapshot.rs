@@ -70,8 +70,10 @@ pub fn status<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> S
     conditions.sort_by_key(|condition| condition["type"].as_str().map(str::to_owned));
     let mut parts: Vec<_> = conditions.into_iter().chain([status.take()]).collect();
     for part in &mut parts {
-        if part.get("lastTransitionTime").is_some() {
-            part["lastTransitionTime"] = json!("at some time");
+        for time in ["lastTransitionTime", "lastScheduled"] {
+            if part.get(time).is_some() {
+                part[time] = json!("at some time");
+            }
         }
         if part.get("observedGeneration") == Some(&generation) {
             part["observedGeneration"] = json!("the present one");

@@ -37,6 +37,7 @@ fn pod_template_fields(clique: &PodCliqueTemplateSpec, priority_class_name: &str
         topology_constraint: _,
         resource_sharing: _,
         resource_claim_template_names: _,
+        rolling_update: _,
         spec,
     } = clique;
     let PodCliqueSpec {

@@ -9,6 +9,9 @@ use crate::v1alpha1::{
     CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
 };
 
+/// The default of Dynamo's operator for `terminationDelay`.
+const DYNAMO_TERMINATION_DELAY: &str = "15m";
+
 /// A message contains at most this many fields, and counts the others.
 const MAX_NAMED: usize = 20;
 
@@ -21,7 +24,7 @@ pub fn fields(set: &PodCliqueSet, scheduler: Scheduler, has_pod_groups: bool) ->
         TopologySupport::Denied(_) => false,
     };
     let mut unsupported = UnsupportedFields { paths: Vec::new(), has_topology };
-    unsupported.add(set.spec.update_strategy.is_some(), "spec", "updateStrategy");
+    unsupported.add(set.spec.update_strategy.is_some() && !set.spec.is_updated_on_delete(), "spec", "updateStrategy");
     unsupported.of_template(&set.spec.template);
     unsupported.paths
 }
@@ -52,9 +55,10 @@ impl UnsupportedFields {
         self.add(template.clique_startup_type != CliqueStartupType::AnyOrder, path, "cliqueStartupType");
         self.add(template.cluster_topology_name.is_some() && !self.has_topology, path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
-        // The webhook sets the default, so a default value is not a choice of the user.
-        let default = GoDuration::new(default::TERMINATION_DELAY).value();
-        let is_set = template.termination_delay.as_ref().is_some_and(|delay| delay.value() != default);
+        // The webhook sets a default, and Dynamo's operator another one, so these values are not a choice of the user.
+        let defaults =
+            [default::TERMINATION_DELAY, DYNAMO_TERMINATION_DELAY].map(|delay| GoDuration::new(delay).value());
+        let is_set = template.termination_delay.as_ref().is_some_and(|delay| !defaults.contains(&delay.value()));
         self.add(is_set, path, "terminationDelay");
         for (index, clique) in template.cliques.iter().enumerate() {
             self.of_clique(clique, &format!("{path}.cliques[{index}]"));
@@ -69,9 +73,11 @@ impl UnsupportedFields {
         let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
         self.add(group.is_some(), &format!("{path}.spec.podSpec"), "schedulingGroup");
         self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
+        self.add(clique.rolling_update.is_some(), path, "rollingUpdate");
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
         self.add(group.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
+        self.add(group.rolling_update.is_some(), path, "rollingUpdate");
     }
 }

@@ -58,7 +58,7 @@ fn unsupported_fields_are_listed_by_path() {
         "
 metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}
 spec:
-  updateStrategy: {type: OnDelete}
+  updateStrategy: {type: RollingRecreate}
   template:
     cliqueStartupType: CliqueStartupTypeExplicit
     clusterTopologyName: t
@@ -69,6 +69,7 @@ spec:
     - name: b
       annotations: {grove.io/mnnvl-group: fabric}
       topologyConstraint: {pack: {required: host}}
+      rollingUpdate: {maxUnavailable: 10%}
       spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
     - {name: c, spec: {podSpec: {schedulerName: volcano, schedulingGroup: {podGroupName: own}, containers: []}}}
     podCliqueScalingGroups:
@@ -76,6 +77,7 @@ spec:
       cliqueNames: [b]
       annotations: {grove.io/mnnvl-group: fabric}
       topologyConstraint: {pack: {preferred: host}}
+      rollingUpdate: {maxUnavailable: 5000000000, progressDeadline: 1h}
 ",
         &expect![[r"
             spec.updateStrategy
@@ -85,9 +87,23 @@ spec:
             spec.template.terminationDelay
             spec.template.cliques[1].topologyConstraint
             spec.template.cliques[1].spec.startsAfter
+            spec.template.cliques[1].rollingUpdate
             spec.template.cliques[2].spec.podSpec.schedulingGroup
-            spec.template.podCliqueScalingGroups[0].topologyConstraint"]],
+            spec.template.podCliqueScalingGroups[0].topologyConstraint
+            spec.template.podCliqueScalingGroups[0].rollingUpdate"]],
     );
+}
+
+/// Grove replaces no running pods, and the default of Dynamo's operator is not a choice of the user.
+#[test]
+fn fields_with_the_effect_that_grove_has_anyway_are_not_listed() {
+    let set = "
+metadata: {name: s}
+spec:
+  updateStrategy: {type: OnDelete}
+  template: {terminationDelay: 15m, cliques: []}
+";
+    check(set, &expect![""]);
 }
 
 #[test]

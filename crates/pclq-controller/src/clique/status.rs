@@ -36,6 +36,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);
+    let scheduled = find_status_condition(&conditions, POD_CLIQUE_SCHEDULED).filter(|it| it.status == "True");
+    let last_scheduled = scheduled.map(|condition| condition.last_transition_time.clone()).or(old.last_scheduled);
     PodCliqueStatus {
         observed_generation: if is_complete { observed.clique.metadata.generation } else { old.observed_generation },
         last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
@@ -44,6 +46,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         updated_replicas: updated,
         schedule_gated_replicas: count(&SlimPod::is_gated),
         scheduled_replicas: count(&SlimPod::is_scheduled),
+        last_scheduled,
         hpa_pod_selector: pod_selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: generation_hash,

@@ -35,6 +35,9 @@ pub struct PodCliqueStatus {
     /// The number of pods that are bound to a node.
     #[serde(default)]
     pub scheduled_replicas: i32,
+    /// The time when `minAvailable` pods were last scheduled after fewer were. Stays when pods are no longer scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scheduled: Option<Time>,
     /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_pod_selector: Option<String>,

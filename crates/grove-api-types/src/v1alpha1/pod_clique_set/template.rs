@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::duration::GoDuration;
 use crate::v1alpha1::{
@@ -122,8 +124,24 @@ pub struct PodCliqueTemplateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub resource_claim_template_names: Vec<String>,
+    /// Bounds of a rolling update of a clique outside of scaling groups. It has no effect yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<RollingUpdate>")]
+    pub rolling_update: Option<Map<String, Value>>,
     /// The spec of the clique.
     pub spec: PodCliqueSpec,
+}
+
+/// The bounds of a rolling update, as in Grove 0.1.0-alpha.14. Only the schema uses it: no value of a field without effect makes a set
+/// undecodable.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "the schema is derived from the fields")]
+struct RollingUpdate {
+    /// The number or the percentage of replicas that may be unavailable during the update.
+    max_unavailable: Option<IntOrString>,
+    /// The time without progress after which the update counts as failed.
+    progress_deadline: Option<GoDuration>,
 }
 
 /// The template of a scaling group: cliques that scale together.
@@ -163,6 +181,10 @@ pub struct PodCliqueScalingGroupConfig {
     /// The topology constraint of each replica of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
+    /// Bounds of a rolling update of the replicas of the group. It has no effect yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<RollingUpdate>")]
+    pub rolling_update: Option<Map<String, Value>>,
 }
 
 impl PodCliqueScalingGroupConfig {

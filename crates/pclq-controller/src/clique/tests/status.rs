@@ -180,6 +180,20 @@ fn last_errors_have_one_entry_per_reason_and_end_with_the_next_success() {
 }
 
 #[test]
+fn the_time_of_the_last_scheduling_stays_when_pods_are_lost() {
+    let mut observed = snapshot("{replicas: 1, gang: [a], pods: [{i: 0, name: a, ready: true}]}");
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let first = status(&observed, &ExecutionResult::default(), at(7));
+    assert_eq!(first.last_scheduled.as_ref().map(|time| time.0), Some(at(7)));
+    observed.clique.status = Some(first.clone());
+    assert_eq!(status(&observed, &ExecutionResult::default(), at(8)), first);
+    let mut lost = snapshot("{replicas: 1}");
+    assert_eq!(status(&lost, &ExecutionResult::default(), at(8)).last_scheduled, None);
+    lost.clique.status = Some(first.clone());
+    assert_eq!(status(&lost, &ExecutionResult::default(), at(9)).last_scheduled, first.last_scheduled);
+}
+
+#[test]
 fn only_standalone_cliques_have_a_pod_selector() {
     let selector = |row: &str| status_of(row, &ExecutionResult::default(), 1).hpa_pod_selector;
     let expected =
