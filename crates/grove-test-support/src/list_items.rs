@@ -25,19 +25,23 @@ pub type Key = (String, String);
 #[macro_export]
 macro_rules! check_watched_kind {
     ($kind:ty, $fields:expr) => {
-        $crate::list_items::check(
-            &$crate::list_items::object::<$kind>(&$fields),
-            |items: &[String], keys: &[$crate::list_items::Key]| {
-                let options = ::grove_runtime::caches::InformerOptions::default();
-                let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
-                let decode = |item: &String| ::grove_runtime::caches::DecodedObject::from_json(item);
-                writer.replace_decoded(items.iter().map(decode).collect());
-                let state = |(namespace, name): &$crate::list_items::Key| {
-                    cache.contains(namespace, name).then(|| cache.unreadable(namespace, name).is_none())
-                };
-                keys.iter().map(state).collect()
-            },
-        )
+        let object = $crate::list_items::object::<$kind>(&$fields);
+        $crate::list_items::check_foreign_namespace(&object, |item: &String, namespace: &str, uid: &str| {
+            let options = ::grove_runtime::caches::InformerOptions::default();
+            let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
+            writer.replace_decoded(vec![::grove_runtime::caches::DecodedObject::from_json(item)]);
+            cache.owned_by(namespace, uid).len() + cache.orphans(namespace).len()
+        });
+        $crate::list_items::check(&object, |items: &[String], keys: &[$crate::list_items::Key]| {
+            let options = ::grove_runtime::caches::InformerOptions::default();
+            let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
+            let decode = |item: &String| ::grove_runtime::caches::DecodedObject::from_json(item);
+            writer.replace_decoded(items.iter().map(decode).collect());
+            let state = |(namespace, name): &$crate::list_items::Key| {
+                cache.contains(namespace, name).then(|| cache.unreadable(namespace, name).is_none())
+            };
+            keys.iter().map(state).collect()
+        })
     };
 }
 
@@ -61,6 +65,36 @@ pub fn object<K: Resource<DynamicType = (), Scope: 'static>>(fields: &Value) -> 
         metadata.remove("namespace");
     }
     object
+}
+
+/// Puts edits of `object` into another namespace. `count` counts the objects that belong to an owner with this namespace and uid, and the
+/// orphans of this namespace. Owners and orphans are looked up by these two indexes only.
+///
+/// # Panics
+/// If an object counts in another namespace than its own.
+pub fn check_foreign_namespace(object: &Value, count: impl Fn(&String, &str, &str) -> usize + Sync) {
+    let Some(namespace) = object["metadata"]["namespace"].as_str() else { return };
+    let check = |_seed: u64, JsonBytes(bytes): &JsonBytes| {
+        let Some(mut item) = serde_json::from_slice::<Value>(bytes).ok().filter(|item| item["metadata"].is_object())
+        else {
+            return Ok(false);
+        };
+        item["metadata"]["namespace"] = json!("foreign");
+        let owners = item["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let uids = owners.iter().filter_map(|owner| owner["uid"].as_str());
+        let mut counts_here = false;
+        for uid in uids {
+            counts_here |= count(&item.to_string(), "foreign", uid) > 0;
+            if count(&item.to_string(), namespace, uid) > 0 {
+                return Err(format!("the object counts for the owner {uid} in {namespace}"));
+            }
+        }
+        Ok(counts_here)
+    };
+    let config = FuzzConfig { inputs: INPUTS / 10, seed: 1 };
+    let outcome = fuzz::run(config, || fuzz::edited_objects(std::slice::from_ref(object)), check, |_| {});
+    let outcome = outcome.unwrap_or_else(|failure| panic!("{} in {}", failure.violation, failure.minimal_input));
+    assert!(outcome.valid > 0, "{outcome:?}");
 }
 
 /// Edits `object`, and puts it into a list between two unchanged objects. `states` fills a cache with a list of JSON objects, and
