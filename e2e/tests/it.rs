@@ -6,6 +6,7 @@
 mod it {
     mod account_permissions;
     mod account_policy;
+    mod autoscaling;
     mod bad_input;
     mod composition;
     mod controller_policy;

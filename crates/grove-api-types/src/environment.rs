@@ -20,11 +20,13 @@ pub const PCSG_NAME: &str = "GROVE_PCSG_NAME";
 pub const PCSG_TEMPLATE_NUM_PODS: &str = "GROVE_PCSG_TEMPLATE_NUM_PODS";
 /// The index of the replica of the scaling group; only in its cliques.
 pub const PCSG_INDEX: &str = "GROVE_PCSG_INDEX";
+/// The index of the pod within the replica of the scaling group; only in its cliques.
+pub const PCSG_POD_INDEX: &str = "GROVE_PCSG_POD_INDEX";
 
 /// Whether Grove sets the variable in the containers of a clique. `is_member`: the clique is in a scaling group.
 pub fn is_injected(name: &str, is_member: bool) -> bool {
     let to_all = [PCS_NAME, PCS_INDEX, PCLQ_NAME, HEADLESS_SERVICE, PCLQ_POD_INDEX];
-    let to_members = [PCSG_NAME, PCSG_TEMPLATE_NUM_PODS, PCSG_INDEX];
+    let to_members = [PCSG_NAME, PCSG_TEMPLATE_NUM_PODS, PCSG_INDEX, PCSG_POD_INDEX];
     to_all.contains(&name) || (is_member && to_members.contains(&name))
 }
 

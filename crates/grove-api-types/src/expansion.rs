@@ -24,18 +24,21 @@ use crate::v1alpha1::{
 
 pub mod dependency_count;
 pub mod object_count;
+mod recorded_scale;
 pub mod size_limit;
 mod startup;
 mod template_index;
 
+pub use recorded_scale::RecordedScale;
 use startup::Member;
 use template_index::TemplateIndex;
 
-/// The replicas of the existing cliques and scaling groups, by name.
+/// The replicas of the existing cliques and scaling groups, by name, and the recorded ones of those that were deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CurrentScale {
     cliques: BTreeMap<String, i32>,
     groups: BTreeMap<String, i32>,
+    recorded: RecordedScale,
 }
 
 impl CurrentScale {
@@ -46,15 +49,23 @@ impl CurrentScale {
     ) -> Self {
         let groups = groups.into_iter().map(|group| (group.name_any(), group.spec.replicas)).collect();
         let cliques = cliques.into_iter().map(|clique| (clique.name_any(), clique.spec.replicas)).collect();
-        Self { cliques, groups }
+        Self { cliques, groups, recorded: RecordedScale::default() }
+    }
+
+    /// Adds what the base gangs record. It applies to cliques and groups that do not exist.
+    #[must_use]
+    pub fn with_recorded(self, recorded: RecordedScale) -> Self {
+        Self { recorded, ..self }
     }
 
     fn clique(&self, name: &PodCliqueName, template: i32) -> i32 {
-        self.cliques.get(name.as_str()).copied().unwrap_or(template)
+        let name = name.as_str();
+        self.cliques.get(name).copied().or_else(|| self.recorded.clique(name, template)).unwrap_or(template)
     }
 
     fn group(&self, name: &PodCliqueScalingGroupName, template: i32) -> i32 {
-        self.groups.get(name.as_str()).copied().unwrap_or(template)
+        let name = name.as_str();
+        self.groups.get(name).copied().or_else(|| self.recorded.group(name, template)).unwrap_or(template)
     }
 }
 
@@ -101,6 +112,22 @@ pub struct GroupReplica<'a> {
     pub topology_group: TopologyGroupName,
     /// Its cliques, in the order of `cliqueNames`.
     pub cliques: Vec<Clique<'a>>,
+}
+
+impl GroupReplica<'_> {
+    /// The index of the first pod of a clique among the pods of the replica, by the replicas of the templates.
+    pub fn first_pod_index(&self, clique: &PodCliqueName) -> i32 {
+        let before = self.cliques.iter().take_while(|other| other.name != *clique);
+        before.map(|other| other.template.spec.replicas.max(0)).fold(0, i32::saturating_add)
+    }
+}
+
+/// Whether the pod 0 of the clique represents its replica of the set: autoscalers of the set count one pod for each replica. It is that of
+/// the first clique of the template that has pods. `group_replica` is the index of the replica of the clique's scaling group.
+pub fn represents_set_replica(set: &PodCliqueSet, clique: &PodCliqueTemplateSpec, group_replica: Option<i32>) -> bool {
+    let cliques = &set.spec.template.cliques;
+    let first = cliques.iter().find(|clique| clique.spec.replicas > 0).or_else(|| cliques.first());
+    first.is_some_and(|first| first.name == clique.name) && group_replica.unwrap_or(0) == 0
 }
 
 /// One clique of one replica of a set or of a scaling group.

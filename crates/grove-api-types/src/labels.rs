@@ -26,6 +26,15 @@ pub const SCALING_GROUP_REPLICA: &str = "grove.io/podcliquescalinggroup-replica-
 pub const SET_REPLICA: &str = "grove.io/podcliqueset-replica-index";
 /// On pods: the index within the clique.
 pub const POD_INDEX: &str = "grove.io/podclique-pod-index";
+/// On pods of a scaling group: the index within the replica of the group. The cliques of the replica count in the order of `cliqueNames`,
+/// with the replicas of their templates. The pod 0 of each replica is the one that the selector of the group selects.
+pub const GROUP_POD_INDEX: &str = "grove.io/podcliquescalinggroup-pod-index";
+/// Annotation of the cliques of a scaling group: the [`GROUP_POD_INDEX`] of the first pod.
+pub const FIRST_GROUP_POD_INDEX: &str = "grove.io/podcliquescalinggroup-first-pod-index";
+/// On one pod of each replica of a set: the one that the selector of the set selects. Annotation of the clique whose pod 0 it is.
+pub const FIRST_SET_POD: &str = "grove.io/podcliqueset-first-pod";
+/// Value of [`FIRST_SET_POD`].
+pub const IS_FIRST_SET_POD: &str = "true";
 /// On cliques and pods: the hash of the template.
 pub const TEMPLATE_HASH: &str = "grove.io/pod-template-hash";
 /// On gangs: the scheduler of the pods.
@@ -49,9 +58,12 @@ pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
 /// Annotation of gangs: the topology by which the scheduler packs the pods. Label of sets: the topology that the set refers to.
 /// Only Grove writes it, and never copies it from a template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
-/// Annotation of cliques: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies it to the
-/// status.
+/// Annotation of cliques and label of gangs: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies
+/// that of a clique to its status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
+/// Annotation of base gangs: the scale of cliques and groups that differs from the template, a
+/// [`RecordedScale`](crate::expansion::RecordedScale) as JSON. pcs-controller writes and reads it.
+pub const SCALE: &str = "grove.io/scale";
 /// Annotation of gangs and cliques: the name of the `PodGroup` of the workload API that the pods of the gang belong to. Without it, the
 /// default scheduler schedules each pod on its own. pcs-controller writes it.
 pub const POD_GROUP: &str = "grove.io/pod-group";

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 mod dependency_count;
+mod first_pods;
 mod groups;
 mod names;
 mod object_count;

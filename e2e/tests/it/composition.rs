@@ -27,6 +27,7 @@ const HOLD: &str = "e2e.example/hold";
 
 const CLIQUE: &str = "grove.io/podclique";
 const INDEX: &str = "grove.io/podclique-pod-index";
+const GROUP_INDEX: &str = "grove.io/podcliquescalinggroup-pod-index";
 
 #[tokio::test]
 async fn a_set_with_a_scaling_group_creates_exactly_these_objects() {
@@ -127,7 +128,9 @@ fn pod_snapshots(state: &NamespaceState) -> BTreeMap<String, Value> {
         snapshot["spec"] = parsed(&snapshot::pod_spec(pod));
         assert_eq!(snapshot["spec"]["hostname"], format!("{clique}-{index}"));
         snapshot["spec"]["hostname"] = json!(format!("{clique}-INDEX"));
-        snapshot["labels"][INDEX] = json!("INDEX");
+        for index in [INDEX, GROUP_INDEX].into_iter().filter(|index| pod.labels().contains_key(*index)) {
+            snapshot["labels"][index] = json!("INDEX");
+        }
         *by_clique.entry(clique.clone()).or_default().entry(snapshot.to_string()).or_default() += 1;
     }
     let only = |(clique, mut distinct): (String, BTreeMap<String, usize>)| {

@@ -12,8 +12,11 @@ use serde_json::json;
 
 /// Whether the set is available, and exactly this many pods exist, are ready and have a reference in a `PodGang`.
 fn is_settled(state: &NamespaceState, set: &str, pods: usize) -> bool {
-    state.is_available(set)
-        && state.pods.len() == pods
+    state.is_available(set) && has_ready_pods(state, pods)
+}
+
+fn has_ready_pods(state: &NamespaceState, pods: usize) -> bool {
+    state.pods.len() == pods
         && state.active_pods().filter(|pod| e2e::namespace_state::is_ready(pod)).count() == pods
         && state.reference_count() == pods
 }
@@ -87,10 +90,16 @@ async fn a_scaling_group_scales_out_and_in() {
         let state = ns
             .wait_for("the gangs have the new priority class", |state| {
                 let other = |name: Option<&str>| name == Some("other");
-                is_settled(state, "m", 10)
+                has_ready_pods(state, 10)
                     && state.gangs.values().all(|gang| other(gang.spec.priority_class_name.as_deref()))
             })
             .await;
+        assert_eq!(state.groups["m-0-g"].spec.replicas, 2);
+        // Neither does its deletion.
+        let uid = state.groups["m-0-g"].uid();
+        ns.delete_object::<PodCliqueScalingGroup>("m-0-g").await;
+        let is_new = |state: &NamespaceState| state.groups.get("m-0-g").is_some_and(|group| group.uid() != uid);
+        let state = ns.wait_for("the group is created again", |state| is_new(state) && has_ready_pods(state, 10)).await;
         assert_eq!(state.groups["m-0-g"].spec.replicas, 2);
     })
     .await;

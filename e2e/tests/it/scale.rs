@@ -56,7 +56,7 @@ async fn a_clique_scaled_by_a_user_keeps_its_replicas_and_dense_indices() {
             .await;
         let state = ns
             .wait_for("the gang has the new priority class", |state| {
-                state.gangs["llm-0"].spec.priority_class_name.as_deref() == Some("other") && state.is_available("llm")
+                state.gangs["llm-0"].spec.priority_class_name.as_deref() == Some("other")
             })
             .await;
         assert_eq!(state.cliques["llm-0-decode"].spec.replicas, 1);

@@ -6,9 +6,11 @@ use crate::clique_owner::CliqueOwner;
 
 mod affinity;
 mod env;
+mod first_pods;
 mod pod;
 mod resource_claim;
 
+pub(crate) use first_pods::FirstPods;
 pub(crate) use pod::{PodTemplate, common_labels};
 
 /// The children of a clique besides its pods.

@@ -204,10 +204,10 @@ fn condition(
     ConditionUpdate { type_, status, reason: reason.to_owned(), message, observed_generation }
 }
 
-/// The selector of the group's pods, for autoscalers.
+/// The selector of one pod of each replica: an autoscaler multiplies its ratio by the number of selected pods.
 fn selector(observed: &Observed) -> Option<String> {
     let set = PodCliqueSetName::new(observed.group.labels().get(labels::PART_OF)?);
     let mut selected = labels::base(&set);
-    selected.extend(labels::of([(labels::SCALING_GROUP, observed.name().as_str())]));
+    selected.extend(labels::of([(labels::SCALING_GROUP, observed.name().as_str()), (labels::GROUP_POD_INDEX, "0")]));
     Some(labels::selector(&selected))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, CurrentScale, SetReplica};
-use grove_api_types::labels::TOPOLOGY_NAME;
+use grove_api_types::expansion::{self, CurrentScale, RecordedScale, SetReplica};
+use grove_api_types::labels::{SCALE, TOPOLOGY_NAME};
 use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::{controller_of, is_controlled_by};
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
@@ -48,6 +48,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) default_scheduler: Scheduler,
     /// The replicas, in order of their indices.
     pub(crate) replicas: Vec<SetReplica<'a>>,
+    /// The scale that its base gangs record.
+    pub(crate) recorded_scale: RecordedScale,
     /// The minima that existing children retain.
     pub(crate) retained_minima: &'a RetainedMinima,
     /// The `PodGroup`s of its gangs in the workload API.
@@ -115,7 +117,9 @@ impl Observed {
     pub(crate) fn exceeded_limit(&self) -> Option<SizeLimit> {
         let groups = self.groups().map(|group| group.spec.replicas);
         let cliques = self.cliques().map(|clique| clique.spec.replicas);
-        let (clique, group) = (cliques.max().unwrap_or(0), groups.max().unwrap_or(0));
+        let (recorded_clique, recorded_group) = self.recorded_scale().largest();
+        let clique = cliques.max().unwrap_or(0).max(recorded_clique);
+        let group = groups.max().unwrap_or(0).max(recorded_group);
         if !SizeLimit::may_be_exceeded(&self.set, clique, group) {
             return None;
         }
@@ -163,9 +167,15 @@ impl Observed {
     }
 
     /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have
-    /// changed.
+    /// changed, and the recorded ones of deleted cliques and groups.
     pub(crate) fn current_scale(&self) -> CurrentScale {
-        CurrentScale::of(self.groups(), self.cliques())
+        CurrentScale::of(self.groups(), self.cliques()).with_recorded(self.recorded_scale())
+    }
+
+    /// The scale that the base gangs record.
+    fn recorded_scale(&self) -> RecordedScale {
+        let gangs = self.children.of_kind::<PodGang>();
+        RecordedScale::decode_all(gangs.filter_map(|gang| gang.annotations().get(SCALE)))
     }
 
     /// The minima of the existing children of which the template omits the minimum. `cached_clique` finds cliques that are not
@@ -200,11 +210,11 @@ impl Observed {
 
     /// What the set expands to. Do not call it if the set [exceeds a limit](Self::exceeded_limit).
     pub(crate) fn expand(&self) -> SetExpansion<'_> {
-        let replicas = expansion::expand(&self.set, &self.current_scale());
         SetExpansion {
             set: &self.set,
             default_scheduler: self.default_scheduler,
-            replicas,
+            replicas: expansion::expand(&self.set, &self.current_scale()),
+            recorded_scale: self.recorded_scale(),
             retained_minima: &self.retained_minima,
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,

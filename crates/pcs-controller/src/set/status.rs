@@ -1,5 +1,7 @@
 //! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
@@ -68,7 +70,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         replicas: Some(observed.set.spec.replicas),
         updated_replicas: updated,
         available_replicas: available,
-        hpa_pod_selector: Some(labels::selector(&base_labels)),
+        hpa_pod_selector: Some(selector(base_labels)),
         pod_gang_statuses: Vec::new(),
         update_progress: old.update_progress,
         current_generation_hash: Some(hashes.generation_hash.clone()),
@@ -101,6 +103,12 @@ fn too_large_status(
     let (mut conditions, observed_generation) = (old.conditions, observed.set.metadata.generation);
     set_status_condition(&mut conditions, too_large::available_condition(limit, observed_generation), now);
     PodCliqueSetStatus { observed_generation, conditions, replicas: Some(observed.set.spec.replicas), ..old }
+}
+
+/// The selector of one pod of each replica: an autoscaler multiplies its ratio by the number of selected pods.
+fn selector(mut labels: BTreeMap<String, String>) -> String {
+    labels.extend(labels::of([(labels::FIRST_SET_POD, labels::IS_FIRST_SET_POD)]));
+    labels::selector(&labels)
 }
 
 /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.

@@ -38,6 +38,7 @@ mod name_conflicts;
 mod native_gangs;
 mod packing;
 mod quota;
+mod recorded_scale;
 mod rejections;
 mod service;
 mod status;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster, events};
+use grove_api_types::labels::{GENERATION_HASH, SCALE};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -109,11 +110,13 @@ impl<'a> Fixture<'a> {
             let gang = &state.gangs[name];
             let owners: Vec<_> = group.owner_references().iter().map(|owner| (&*owner.kind, &*owner.uid)).collect();
             assert_eq!(owners, [("PodGang", gang.metadata.uid.as_deref().expect("a uid"))], "{name}");
-            let has_all = |of_gang: &BTreeMap<String, String>, of_group: &BTreeMap<String, String>| {
-                of_gang.iter().all(|(key, value)| of_group.get(key) == Some(value))
-            };
-            assert!(has_all(gang.labels(), group.labels()), "{name}: {:?}", group.labels());
-            assert_eq!(gang.annotations(), &map(self.backend.gang_annotations), "{name}");
+            let copied = gang.labels().iter().filter(|(key, _)| *key != GENERATION_HASH);
+            let missing: Vec<_> = copied.filter(|(key, value)| group.labels().get(*key) != Some(*value)).collect();
+            assert!(missing.is_empty(), "{name}: {missing:?}");
+            assert!(gang.labels().contains_key(GENERATION_HASH) && !group.labels().contains_key(GENERATION_HASH));
+            let mut annotations = gang.annotations().clone();
+            annotations.remove(SCALE);
+            assert_eq!(annotations, map(self.backend.gang_annotations), "{name}");
             let annotations = if self.backend.copies_annotations { self.backend.gang_annotations } else { &[] };
             assert_eq!(group.annotations(), &map(annotations), "{name}");
         }

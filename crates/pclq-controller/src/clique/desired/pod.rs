@@ -18,6 +18,7 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::first_pods::FirstPods;
 use super::{affinity, env};
 use crate::clique::observed::{CliqueIdentity, GatedPods, Observed};
 
@@ -35,6 +36,7 @@ pub(crate) struct PodTemplate {
     gating: GatedPods,
     /// The templates of the claims of which each pod has its own.
     templates_per_pod: Vec<String>,
+    first_pods: FirstPods,
 }
 
 /// The fields of a spec that the pods have in common.
@@ -64,7 +66,8 @@ impl PodTemplate {
             shared(&spec)
         });
         let (clique, metadata) = (observed.name(), metadata(observed, identity));
-        Self { clique, metadata, spec: plain, gated_spec, gating, templates_per_pod }
+        let first_pods = FirstPods::of(&observed.clique);
+        Self { clique, metadata, spec: plain, gated_spec, gating, templates_per_pod, first_pods }
     }
 
     /// The fields of the spec of the pod with this index, without the hostname.
@@ -92,7 +95,9 @@ impl ManifestTemplate for PodTemplate {
     fn render(&self, name: &str, index: i32) -> String {
         let mut metadata = self.metadata.clone();
         metadata.name = Some(name.to_owned());
-        metadata.labels.get_or_insert_default().insert(labels::POD_INDEX.to_owned(), index.to_string());
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(labels::POD_INDEX.to_owned(), index.to_string());
+        labels.extend(self.first_pods.labels(index));
         let (version, kind) = (json!(Pod::api_version(&())), json!(Pod::kind(&())));
         let (metadata, hostname) = (json_text(&metadata), json!(Hostname::of_pod(&self.clique, index)));
         let spec_fields = self.spec_fields(index);
@@ -119,7 +124,14 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
     labels.remove(labels::POD_INDEX);
     labels.extend(common_labels(observed, identity));
     let mut annotations = clique.annotations().clone();
-    let of_clique = [labels::LAST_APPLIED, labels::GENERATION_HASH, labels::POD_GROUP, labels::RESOURCE_CLAIMS];
+    let of_clique = [
+        labels::LAST_APPLIED,
+        labels::GENERATION_HASH,
+        labels::POD_GROUP,
+        labels::RESOURCE_CLAIMS,
+        labels::FIRST_GROUP_POD_INDEX,
+        labels::FIRST_SET_POD,
+    ];
     annotations.retain(|key, _| !of_clique.contains(&key.as_str()));
     if let Some(incarnation) = observed.incarnation() {
         labels.insert(labels::POD_GANG_INCARNATION.to_owned(), incarnation.to_string());

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::MAX_STEPS;
-use crate::clique::desired;
+use crate::clique::desired::{self, FirstPods};
 use crate::clique::observed::{CliqueIdentity, Observed};
 use crate::pod;
 
@@ -27,13 +27,16 @@ pub(super) fn adoptions(observed: &Observed) -> impl Iterator<Item = Step> {
 /// Patches of the pods in which a label of Grove is missing or has another value.
 pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, retained: &[&SlimPod]) -> Vec<Step> {
     let common = desired::common_labels(observed, identity);
+    let first_pods = FirstPods::of(&observed.clique);
     let own = retained.iter().filter(|pod| observed.owns(pod));
     own.filter_map(|pod| {
-        let index = pod::index(pod)?.to_string();
+        let number = pod::index(pod)?;
+        let (index, first_pods) = (number.to_string(), first_pods.labels(number));
         let incarnation = pod.pod_group().and_then(|group| incarnation(identity.gang.as_str(), group));
         let incarnation = incarnation.map(|number| number.to_string());
         let desired = common.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let desired = desired.chain([(labels::POD_INDEX, index.as_str())]);
+        let desired = desired.chain(first_pods.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let desired = desired.chain(incarnation.iter().map(|number| (labels::POD_GANG_INCARNATION, number.as_str())));
         let lost = desired.filter(|(key, value)| pod.labels().get(*key).map(String::as_str) != Some(*value));
         let lost: Map<String, Value> = lost.map(|(key, value)| (key.to_owned(), value.into())).collect();

@@ -24,6 +24,20 @@ fn removed_and_changed_grove_labels_are_restored_in_one_patch() {
     );
 }
 
+/// A selector of autoscalers finds them, also after an update of Grove.
+#[test]
+fn the_labels_of_the_pods_that_autoscalers_count_are_restored() {
+    let annotations = "{grove.io/podcliqueset-first-pod: 'true', grove.io/podcliquescalinggroup-first-pod-index: '3'}";
+    let pods = "[{i: 0, name: a, host: llm-0-decode-0}, {i: 1, name: b, host: llm-0-decode-1}]";
+    check(
+        &format!("{{replicas: 2, gang: [a, b], annotations: {annotations}, pods: {pods}}}"),
+        &expect![[r#"
+        labels: patch Pod ~-a {"metadata":{"labels":{"grove.io/podcliquescalinggroup-pod-index":"3","grove.io/podcliqueset-first-pod":"true"}}}
+        labels: patch Pod ~-b {"metadata":{"labels":{"grove.io/podcliquescalinggroup-pod-index":"4"}}}
+    "#]],
+    );
+}
+
 #[test]
 fn template_labels_and_the_template_hash_of_a_pod_are_not_changed() {
     check(

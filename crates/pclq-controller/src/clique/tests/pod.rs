@@ -5,6 +5,7 @@ use grove_api_types::scheduler::Scheduler;
 use grove_controller::plan::{Create, Step};
 
 use super::{plan, snapshot};
+use crate::clique::desired::FirstPods;
 
 /// One part of the first pod that the plan creates, as text.
 #[track_caller]
@@ -58,6 +59,24 @@ annotations: {note: retained, kubectl.kubernetes.io/last-applied-configuration: 
           ]
         }"#]],
     );
+}
+
+#[test]
+fn the_first_pod_of_a_replica_has_the_labels_that_autoscalers_select() {
+    let row = "{replicas: 2, annotations: {grove.io/podcliqueset-first-pod: 'true', grove.io/podcliquescalinggroup-first-pod-index: '3'}}";
+    let plan = plan(&snapshot(row));
+    let pods: Vec<_> = plan.steps().collect();
+    let label = |at: usize, key: &str| {
+        let Step::Create(Create { object, .. }) = pods[at] else { panic!("{plan}") };
+        let metadata = object.value()["metadata"].clone();
+        assert!(metadata["annotations"][key].is_null(), "{metadata}");
+        metadata["labels"][key].as_str().map(str::to_owned)
+    };
+    for (at, first, index) in [(0, Some("true"), "3"), (1, None, "4")] {
+        assert_eq!(label(at, "grove.io/podcliqueset-first-pod").as_deref(), first);
+        assert_eq!(label(at, "grove.io/podcliquescalinggroup-pod-index").as_deref(), Some(index));
+    }
+    assert!(FirstPods::of(&snapshot("{}").clique).labels(0).is_empty());
 }
 
 #[test]

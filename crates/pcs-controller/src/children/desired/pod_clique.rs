@@ -65,6 +65,16 @@ pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
     drift::patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
 }
 
+/// Annotations that only Grove sets, so that those of a template have no effect.
+const OF_GROVE: [&str; 6] = [
+    labels::TOPOLOGY_NAME,
+    labels::POD_GROUP,
+    labels::PACK_AFFINITY,
+    labels::RESOURCE_CLAIMS,
+    labels::FIRST_GROUP_POD_INDEX,
+    labels::FIRST_SET_POD,
+];
+
 /// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set.
 /// `spec.replicas` applies only to its creation.
 pub(crate) fn pod_clique<Owner>(
@@ -82,13 +92,27 @@ where
     labels.extend(own);
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
     let mut annotations = template.annotations.clone();
-    for key in [labels::TOPOLOGY_NAME, labels::POD_GROUP, labels::PACK_AFFINITY, labels::RESOURCE_CLAIMS] {
+    for key in OF_GROVE {
         annotations.remove(key);
     }
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);
     let mut spec = minima.spec(clique);
+    spec.replicas = clique.replicas;
     spec.starts_after = clique.starts_after.iter().map(ToString::to_string).collect();
     PodClique { metadata, spec, status: None }
+}
+
+/// The clique with the annotations from which pclq-controller labels the pods that autoscalers count.
+pub(crate) fn with_first_pods(
+    mut pod_clique: PodClique,
+    represents_set_replica: bool,
+    first_group_pod_index: Option<i32>,
+) -> PodClique {
+    let of_set = represents_set_replica.then(|| (labels::FIRST_SET_POD, labels::IS_FIRST_SET_POD.to_owned()));
+    let of_group = first_group_pod_index.map(|index| (labels::FIRST_GROUP_POD_INDEX, index.to_string()));
+    let own = of_set.into_iter().chain(of_group).map(|(key, value)| (key.to_owned(), value));
+    pod_clique.metadata.annotations.get_or_insert_default().extend(own);
+    pod_clique
 }

@@ -1,8 +1,8 @@
 //! The `PodClique` of one clique in one replica of a scaling group.
 
 use grove_api_types::conditions::available;
-use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_TEMPLATE_NUM_PODS};
-use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
+use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_POD_INDEX, PCSG_TEMPLATE_NUM_PODS};
+use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup, represents_set_replica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
@@ -78,6 +78,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
     let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
+    let is_first = represents_set_replica(set, clique.template, Some(replica.index));
+    let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, Some(replica.first_pod_index(&clique.name)));
     let domain = mnnvl::domain_of_clique(set, expansion.set_replica, Some(scaling_group.config), clique.template);
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let of_group = Some((scaling_group.config, replica.index));
@@ -89,8 +91,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     pod_clique
 }
 
-/// The environment variables of every container of the group. Two of them read the labels of the pod.
-fn variables(group: &ScalingGroup<'_>) -> [Value; 3] {
+/// The environment variables of every container of the group. Three of them read the labels of the pod.
+fn variables(group: &ScalingGroup<'_>) -> [Value; 4] {
     let label = |name: &str, key: &str| {
         let path = format!("metadata.labels['{key}']");
         json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
@@ -99,5 +101,6 @@ fn variables(group: &ScalingGroup<'_>) -> [Value; 3] {
         label(PCSG_NAME, labels::SCALING_GROUP),
         json!({ "name": PCSG_TEMPLATE_NUM_PODS, "value": group.template_pods.to_string() }),
         label(PCSG_INDEX, labels::SCALING_GROUP_REPLICA),
+        label(PCSG_POD_INDEX, labels::GROUP_POD_INDEX),
     ]
 }

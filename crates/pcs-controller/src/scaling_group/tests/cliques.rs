@@ -51,6 +51,7 @@ fn a_clique_carries_the_labels_and_variables_of_its_position() {
         kind: PodClique
         metadata:
           annotations:
+            grove.io/podcliquescalinggroup-first-pod-index: "1"
             grove.io/podcliqueset-generation-hash: 1431e6d8dce39d9d3
           labels:
             app.kubernetes.io/component: pcsg-podclique
@@ -88,6 +89,10 @@ fn a_clique_carries_the_labels_and_variables_of_its_position() {
                 valueFrom:
                   fieldRef:
                     fieldPath: metadata.labels['grove.io/podcliquescalinggroup-replica-index']
+              - name: GROVE_PCSG_POD_INDEX
+                valueFrom:
+                  fieldRef:
+                    fieldPath: metadata.labels['grove.io/podcliquescalinggroup-pod-index']
               name: c
             restartPolicy: Always
             terminationGracePeriodSeconds: 30
@@ -121,6 +126,10 @@ fn the_variables_of_the_group_come_first_and_replace_those_of_the_user() {
           valueFrom:
             fieldRef:
               fieldPath: metadata.labels['grove.io/podcliquescalinggroup-replica-index']
+        - name: GROVE_PCSG_POD_INDEX
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.labels['grove.io/podcliquescalinggroup-pod-index']
         - name: OWN
           value: $(GROVE_PCSG_NAME)
     "#]]

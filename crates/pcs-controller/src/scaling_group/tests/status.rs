@@ -115,13 +115,12 @@ fn a_group_with_zero_replicas_is_available_and_in_breach() {
 }
 
 #[test]
-fn the_selector_selects_the_pods_by_the_label_of_the_group() {
+fn the_selector_selects_one_pod_of_each_replica() {
     let observed = executed(new(1));
     let status = status_of(&observed, at(1));
-    expect![
-        "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=m,grove.io/podcliquescalinggroup=m-0-g"
-    ]
-    .assert_eq(status.selector.as_deref().unwrap_or_default());
+    let expected = "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=m,\
+                    grove.io/podcliquescalinggroup=m-0-g,grove.io/podcliquescalinggroup-pod-index=0";
+    assert_eq!(status.selector.as_deref(), Some(expected));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The `PodClique` of one standalone clique in one replica.
 
-use grove_api_types::expansion::{Clique, SetReplica};
+use grove_api_types::expansion::{Clique, SetReplica, represents_set_replica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
@@ -61,6 +61,8 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, cli
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
     let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
+    let is_first = represents_set_replica(set, clique.template, None);
+    let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, None);
     let domain = mnnvl::domain_of_clique(set, replica.index, None, clique.template);
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let claims = CliqueClaims::of_clique(set, replica.index, None, clique.template);

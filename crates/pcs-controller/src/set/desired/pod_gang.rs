@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::events;
-use grove_api_types::expansion::{Clique, Gang, SetReplica};
+use grove_api_types::expansion::{Clique, Gang, RecordedScale, SetReplica};
 use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::pod_group::PodGroupRef;
@@ -106,7 +106,8 @@ fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut
 /// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` and of its topology are
 /// pcs-controller's.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
-    let own = [labels::POD_GROUP, labels::POD_GROUP_SPEC, labels::TOPOLOGY_NAME];
+    let own =
+        [labels::POD_GROUP, labels::POD_GROUP_SPEC, labels::TOPOLOGY_NAME, labels::GENERATION_HASH, labels::SCALE];
     let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !own.contains(&key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
@@ -120,7 +121,10 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
     let own = desired::labels(
         &PodCliqueSetName::new(set.name_any()),
         Component::PodGang,
-        [(labels::SCHEDULER_NAME, scheduler.name())],
+        [
+            (labels::SCHEDULER_NAME, scheduler.name()),
+            (labels::GENERATION_HASH, expansion.template_hashes().generation_hash.as_str()),
+        ],
     );
     let mut labels = user_entries(set.metadata.labels.as_ref());
     labels.extend(own);
@@ -128,6 +132,7 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
     annotations.extend(labels::of(scheduler.gang_annotations().iter().copied().chain(scheduler.queue_of_cliques(set))));
     annotations
         .extend(expansion.pod_groups.of_gang(gang.name.as_str()).map(PodGroupRef::annotations).unwrap_or_default());
+    annotations.extend(recorded_scale(expansion, replica, gang).map(|scale| (labels::SCALE.to_owned(), scale)));
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
@@ -139,6 +144,18 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
     let mut desired = PodGang { metadata, spec, status: None };
     topology_constraints::set(&mut desired, expansion, replica, gang);
     desired
+}
+
+/// The annotation of a base gang with the scale of its replica; `None` if the scale is that of the template.
+fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> Option<String> {
+    if *gang.name != replica.base_gang {
+        return None;
+    }
+    let set = expansion.set;
+    let observed_generation = set.status.as_ref().and_then(|status| status.observed_generation);
+    let is_set_unchanged = observed_generation == set.metadata.generation;
+    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale, is_set_unchanged)?;
+    serde_json::to_string(&recorded).ok()
 }
 
 /// The pod groups and the topology constraints of the desired gang.

@@ -75,7 +75,7 @@ fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>)
     let mut metadata = desired::metadata(set, name, labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let spec = PodCliqueScalingGroupSpec {
-        replicas: group.config.replicas(),
+        replicas: group.replica_count,
         min_available: Some(group.config.min_available()),
         clique_names: group.config.clique_names.clone(),
     };

@@ -103,7 +103,12 @@ fn a_clique_removed_from_the_template_is_deleted_and_its_pod_group_removed() {
 fn replicas_of_an_existing_clique_are_not_changed() {
     let mut observed = executed(new(SET));
     change::<PodClique>(&mut observed, "llm-0-prefill", |clique| clique.spec.replicas = 9);
-    check(&observed, &expect![["nothing to do\n"]]);
+    check(
+        &observed,
+        &expect![[r#"
+        gangs: patch PodGang llm-0 {"metadata":{"annotations":{"grove.io/scale":"{\"cliques\":{\"llm-0-prefill\":{\"replicas\":9}}}"},"resourceVersion":"7"}}
+    "#]],
+    );
 }
 
 #[test]

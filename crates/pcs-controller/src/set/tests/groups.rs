@@ -66,17 +66,19 @@ fn scaling_a_group_creates_and_deletes_its_gangs() {
     change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 5);
     check(
         &observed,
-        &expect![[r"
-        gangs: create PodGang m-0-g-2
-        gangs: create PodGang m-0-g-3
-    "]],
+        &expect![[r#"
+            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"groups\":{\"m-0-g\":{\"replicas\":5}}}"},"resourceVersion":"7"}}
+            gangs: create PodGang m-0-g-2
+            gangs: create PodGang m-0-g-3
+        "#]],
     );
     change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 2);
     check(
         &observed,
-        &expect![[r"
-        scale-in: delete PodGang m-0-g-1
-    "]],
+        &expect![[r#"
+            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"groups\":{\"m-0-g\":{\"replicas\":2}}}"},"resourceVersion":"7"}}
+            scale-in: delete PodGang m-0-g-1
+        "#]],
     );
 }
 

@@ -170,20 +170,20 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
     check(
         &bound,
         &expect![[r#"
-        patch PodGang m-0 {"metadata":{"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
-        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-        patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-    "#]],
+            patch PodGang m-0 {"metadata":{"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
+            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+        "#]],
     );
     assert!(!observe_at(5000, &incarnations, &bound).pod_groups.needs_bound_pods(), "no second LIST");
     incarnations.forget(&bound.set);
     check(
         &close(false),
         &expect![[r#"
-        patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"minCount\":3,\"priorityClassName\":\"low\"}"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
-        patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-        patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-    "#]],
+            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"minCount\":3,\"priorityClassName\":\"low\"}"},"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
+            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+        "#]],
     );
 }
 
@@ -244,7 +244,7 @@ fn a_gang_that_restarts_without_a_pod_group_loses_its_annotations_before_it_gets
     check(
         &observe_at(4000, &incarnations, &observed),
         &expect![[r#"
-            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":null,"grove.io/pod-group-spec":null},"resourceVersion":"7"}}
+            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":null,"grove.io/pod-group-spec":null},"labels":{"grove.io/podcliqueset-generation-hash":"13fc879aabdaf4178"},"resourceVersion":"7"}}
             wait: PodGangPending the next incarnation of PodGang m-0 begins with the next update of the PodGang
         "#]],
     );

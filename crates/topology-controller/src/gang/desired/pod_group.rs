@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use grove_api_types::events;
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::{events, labels};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
 use grove_runtime::rbac::PolicyRule;
@@ -74,14 +74,21 @@ impl<A: PodGroupApi> ChildKind for PodGroups<A> {
     }
 }
 
+/// The entries for the scheduler: each change of this key would be a patch that no scheduler needs.
+fn without(entries: Option<&BTreeMap<String, String>>, key: &str) -> Option<BTreeMap<String, String>> {
+    let mut entries = entries?.clone();
+    entries.remove(key);
+    Some(entries)
+}
+
 /// The desired `PodGroup`. If its spec is unknown, it is empty, so the live one stays.
 fn build<A: PodGroupApi>(gang: &PodGang, desired: &DesiredPodGroup) -> PodGroup<A> {
     let spec = desired.spec.clone().unwrap_or_else(|_| json!({}));
     let metadata = ObjectMeta {
         name: Some(desired.name.clone()),
         namespace: gang.metadata.namespace.clone(),
-        labels: gang.metadata.labels.clone(),
-        annotations: gang.metadata.annotations.clone().filter(|_| A::HAS_ANNOTATIONS),
+        labels: without(gang.metadata.labels.as_ref(), labels::GENERATION_HASH),
+        annotations: without(gang.metadata.annotations.as_ref(), labels::SCALE).filter(|_| A::HAS_ANNOTATIONS),
         owner_references: Some(controller_owner_reference(gang)),
         ..ObjectMeta::default()
     };

@@ -1,0 +1,93 @@
+//! The scale that clients gave to cliques and scaling groups, as the annotation [`SCALE`](crate::labels::SCALE) of the base gang. A clique
+//! or group that is deleted returns with it, while the replicas of its template are the same.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Clique, ScalingGroup, SetReplica};
+use crate::v1alpha1::MAX_REPLICAS;
+
+/// The cliques and groups whose scale differs from their template, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedScale {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    cliques: BTreeMap<String, Replicas>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    groups: BTreeMap<String, Replicas>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Replicas {
+    replicas: i32,
+    /// The replicas of the template for which a client chose this scale; `None` if the template changed and not the scale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<i32>,
+}
+
+impl Replicas {
+    /// The entry after a reconcile. An entry with the same scale stays, also if its template has changed since.
+    fn next(previous: Option<&Self>, replicas: i32, template: i32, is_set_unchanged: bool) -> Option<Self> {
+        if replicas == template {
+            return None;
+        }
+        let unchanged = previous.copied().filter(|previous| previous.replicas == replicas);
+        Some(unchanged.unwrap_or(Self { replicas, template: is_set_unchanged.then_some(template) }))
+    }
+
+    fn of_template(self, template: i32) -> Option<i32> {
+        (self.template == Some(template)).then_some(self.replicas)
+    }
+}
+
+impl RecordedScale {
+    /// The record after a reconcile of a replica; `None` if each scale is that of its template. `is_set_unchanged`: the set has not changed
+    /// since the last reconcile, so another scale is the choice of a client.
+    pub fn of_replica(replica: &SetReplica<'_>, previous: &Self, is_set_unchanged: bool) -> Option<Self> {
+        let clique = |clique: &Clique<'_>| {
+            let (name, template) = (clique.name.to_string(), clique.template.spec.replicas);
+            Some((Replicas::next(previous.cliques.get(&name), clique.replicas, template, is_set_unchanged)?, name))
+        };
+        let group = |group: &ScalingGroup<'_>| {
+            let (name, template) = (group.name.to_string(), group.config.replicas());
+            Some((Replicas::next(previous.groups.get(&name), group.replica_count, template, is_set_unchanged)?, name))
+        };
+        let by_name = |(replicas, name)| (name, replicas);
+        let cliques: BTreeMap<_, _> = replica.cliques.iter().filter_map(clique).map(by_name).collect();
+        let groups: BTreeMap<_, _> = replica.groups.iter().filter_map(group).map(by_name).collect();
+        (!cliques.is_empty() || !groups.is_empty()).then_some(Self { cliques, groups })
+    }
+
+    /// The scale that the annotations of base gangs record. One that cannot be decoded records none.
+    pub fn decode_all<'t>(annotations: impl IntoIterator<Item = &'t String>) -> Self {
+        let mut all = Self::default();
+        for recorded in annotations.into_iter().map(|annotation| Self::decode(annotation)) {
+            all.cliques.extend(recorded.cliques);
+            all.groups.extend(recorded.groups);
+        }
+        all
+    }
+
+    fn decode(annotation: &str) -> Self {
+        let mut recorded: Self = serde_json::from_str(annotation).unwrap_or_default();
+        let is_valid = |replicas: &Replicas| (0..=MAX_REPLICAS).contains(&replicas.replicas);
+        recorded.cliques.retain(|_, replicas| is_valid(replicas));
+        recorded.groups.retain(|_, replicas| is_valid(replicas));
+        recorded
+    }
+
+    pub(super) fn clique(&self, name: &str, template: i32) -> Option<i32> {
+        self.cliques.get(name)?.of_template(template)
+    }
+
+    pub(super) fn group(&self, name: &str, template: i32) -> Option<i32> {
+        self.groups.get(name)?.of_template(template)
+    }
+
+    /// The largest number of replicas of a clique, and of a group.
+    pub fn largest(&self) -> (i32, i32) {
+        let largest = |of: &BTreeMap<String, Replicas>| of.values().map(|it| it.replicas).max().unwrap_or(0);
+        (largest(&self.cliques), largest(&self.groups))
+    }
+}

@@ -1,0 +1,104 @@
+//! The scale of cliques and groups that are deleted.
+
+use grove_api_types::labels::SCALE;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
+use grove_controller::plan::{Patch, PatchBody, Step};
+use kube::ResourceExt;
+
+use super::{change, child, executed, new, plan};
+use crate::set::observed::Observed;
+use crate::tests::GROUPED;
+
+const RECORD: &str =
+    r#"{"cliques":{"m-0-f":{"replicas":4,"template":2}},"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
+
+/// The set after a client has scaled its standalone clique and its group.
+fn scaled() -> Observed {
+    let mut observed = executed(new(GROUPED));
+    observed.set.status.get_or_insert_default().observed_generation = observed.set.metadata.generation;
+    change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 4);
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 2);
+    assert_eq!(record(&mut observed).as_deref(), Some(RECORD));
+    observed
+}
+
+/// Executes the patch of the base gang, and returns its record.
+fn record(observed: &mut Observed) -> Option<String> {
+    let plan = plan(observed);
+    let patch = plan.steps().find_map(|step| match step {
+        Step::Patch(Patch { target, change: PatchBody::Merge(change), .. }) if target.name == "m-0" => {
+            Some(change.clone())
+        }
+        _ => None,
+    });
+    if let Some(patch) = patch {
+        let record = patch["metadata"]["annotations"][SCALE].as_str().map(str::to_owned);
+        change::<PodGang>(observed, "m-0", |gang| match record {
+            Some(record) => drop(gang.annotations_mut().insert(SCALE.to_owned(), record)),
+            None => drop(gang.annotations_mut().remove(SCALE)),
+        });
+    }
+    child::<PodGang>(observed, "m-0").annotations().get(SCALE).cloned()
+}
+
+/// The replicas with which the deleted clique and group return.
+fn replicas_after_deletion(mut observed: Observed) -> (i32, i32) {
+    observed.children.by_name_mut::<PodGang>().retain(|name, _| name == "m-0");
+    observed.children.by_name_mut::<PodClique>().clear();
+    observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
+    let observed = executed(observed);
+    let (clique, group) = (child::<PodClique>(&observed, "m-0-f"), child::<PodCliqueScalingGroup>(&observed, "m-0-g"));
+    assert_eq!(
+        observed.children.of_kind::<PodGang>().count(),
+        usize::try_from(group.spec.replicas).expect("a small number"),
+        "one base gang of the first replica"
+    );
+    (clique.spec.replicas, group.spec.replicas)
+}
+
+#[test]
+fn a_deleted_clique_and_a_deleted_group_return_with_their_last_scale() {
+    assert_eq!(replicas_after_deletion(scaled()), (4, 2));
+    assert_eq!(replicas_after_deletion(executed(new(GROUPED))), (2, 3), "the scale of the template is not recorded");
+}
+
+#[test]
+fn they_return_with_the_replicas_of_a_changed_template() {
+    let after_change = |mut observed: Observed| {
+        observed.set.metadata.generation = Some(9);
+        observed.set.spec.template.cliques[0].spec.replicas = 3;
+        observed.set.spec.template.pod_clique_scaling_groups[0].replicas = Some(5);
+        let before = record(&mut observed);
+        observed.set.status.get_or_insert_default().observed_generation = Some(9);
+        assert_eq!(record(&mut observed), before, "an unchanged set");
+        observed.children.by_name_mut::<PodClique>().clear();
+        observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
+        let expansion = observed.expand();
+        (expansion.replicas[0].cliques[0].replicas, expansion.replicas[0].groups[0].replica_count)
+    };
+    assert_eq!(after_change(scaled()), (3, 5), "the clients chose for the former template");
+    assert_eq!(after_change(executed(new(GROUPED))), (3, 5), "no client has scaled");
+}
+
+#[test]
+fn the_record_follows_the_scale() {
+    let mut observed = scaled();
+    change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
+    let record_of_group = r#"{"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
+    assert_eq!(record(&mut observed).as_deref(), Some(record_of_group));
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 3);
+    assert_eq!(record(&mut observed), None);
+}
+
+#[test]
+fn a_damaged_record_is_ignored() {
+    for damaged in ["{", r#"{"cliques": {"m-0-f": {"replicas": 2000000000, "template": 2}}}"#] {
+        let mut observed = scaled();
+        let record = || damaged.to_owned();
+        change::<PodGang>(&mut observed, "m-0", |gang| drop(gang.annotations_mut().insert(SCALE.to_owned(), record())));
+        observed.children.by_name_mut::<PodClique>().clear();
+        assert_eq!(observed.expand().replicas[0].cliques[0].replicas, 2, "{damaged}");
+        assert!(observed.exceeded_limit().is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! Autoscalers of Kubernetes scale groups and sets by the usage of their pods, with a stand-in for the metrics API.
+
+use e2e::kubectl::kubectl;
+use e2e::{Namespace, NamespaceState, TestCluster, in_namespace, propagation};
+use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+const METRICS: &str = include_str!("../../crds/pod-metrics.yaml");
+const CRD: &str = "pods.metrics.k8s.io";
+
+/// Each replica of the group has four pods. The autoscaler that Grove creates scales the group.
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: llm}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - {name: leader, spec: {replicas: 1, podSpec: &pod {containers: [{name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {memory: 100Mi}}}]}}}
+    - {name: worker, spec: {replicas: 3, podSpec: *pod}}
+    podCliqueScalingGroups:
+    - name: g
+      replicas: 2
+      cliqueNames: [leader, worker]
+      scaleConfig: {maxReplicas: 20, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]}
+";
+
+/// A set of four pods without an autoscaler: Kubernetes does not scale by pods that two autoscalers select.
+const FLAT: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: flat}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - {name: leader, spec: {replicas: 1, podSpec: &pod {containers: [{name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {memory: 100Mi}}}]}}}
+    - {name: worker, spec: {replicas: 3, podSpec: *pod}}
+";
+
+/// An autoscaler of a user for this set.
+const OF_SET: &str = "
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: of-set}
+spec:
+  scaleTargetRef: {apiVersion: grove.io/v1alpha1, kind: PodCliqueSet, name: flat}
+  maxReplicas: 20
+  metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]
+";
+
+/// The pods use 60 % of their memory, and the target is 50 %: the autoscaler multiplies the replicas by 1.2 and rounds up. With all pods
+/// in the selector, it would multiply the pods.
+#[tokio::test]
+async fn autoscalers_count_replicas_and_not_pods() {
+    in_namespace("e2e-autoscaling", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(SET).await;
+        ns.create_yaml::<PodCliqueSet>(FLAT).await;
+        ns.wait_for_ready_pods("llm", 8).await;
+        let state = ns.wait_for_ready_pods("flat", 4).await;
+        let cluster = TestCluster::shared();
+        propagation::kubectl_until_success(
+            &cluster,
+            &["apply", "--server-side", "--filename=-"],
+            METRICS,
+            "being deleted",
+        )
+        .await;
+        propagation::wait_for_kinds(&cluster, &[CRD]).await;
+        let metrics: Vec<_> = state.pods.values().map(metrics_of).collect();
+        apply(ns, &json!({ "apiVersion": "v1", "kind": "List", "items": metrics }).to_string()).await;
+        let scaled = |state: &NamespaceState| state.groups["llm-0-g"].spec.replicas != 2;
+        let state = ns.wait_for("the group is scaled", scaled).await;
+        assert_eq!(state.groups["llm-0-g"].spec.replicas, 3);
+        apply(ns, OF_SET).await;
+        let scaled = |state: &NamespaceState| state.sets["flat"].spec.replicas != 1;
+        let state = ns.wait_for("the set is scaled", scaled).await;
+        assert_eq!(state.sets["flat"].spec.replicas, 2);
+        propagation::delete_crd(&ns.client, CRD).await;
+    })
+    .await;
+}
+
+async fn apply(ns: &Namespace, manifests: &str) {
+    let arguments = ["apply", "--server-side", "--namespace", &ns.name, "--filename=-"];
+    kubectl(&arguments, manifests).await.expect("the objects are applied");
+}
+
+/// The metrics of a pod have its labels, as those of metrics-server.
+fn metrics_of(pod: &Pod) -> Value {
+    let usage = json!([{ "name": "main", "usage": { "cpu": "1m", "memory": "60Mi" } }]);
+    json!({ "apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "timestamp": "2026-01-01T00:00:00Z",
+        "window": "15s", "metadata": { "name": pod.name_any(), "labels": pod.labels() }, "containers": usage })
+}
