@@ -95,26 +95,32 @@ mod tests {
         Stage::new("maps", steps).with_event("MapsCreated", "MapsFailed", "Created")
     }
 
-    fn notes(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
+    /// Type, reason and note of an event.
+    fn text(Event { type_, reason, note, .. }: Event) -> String {
+        format!("{type_:?} {reason} {}", note.unwrap_or_default())
+    }
+
+    fn published(stage: &Stage, results: &[Result<Effect, ApiError>]) -> Vec<String> {
         let executed: Vec<_> = stage.steps.iter().zip(results.iter().cloned()).collect();
-        let events = stage_events(stage, &executed).into_iter();
-        events.map(|event| format!("{} {}", event.reason, event.note.unwrap_or_default())).collect()
+        stage_events(stage, &executed).into_iter().map(text).collect()
     }
 
     #[test]
     fn a_long_list_of_names_is_shortened() {
         let results = vec![Ok(Effect::Applied); 12];
-        let expected = "MapsCreated Created ConfigMaps: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more";
-        assert_eq!(notes(&stage(12), &results), [expected]);
+        let expected = "Normal MapsCreated Created ConfigMaps: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 and 2 more";
+        assert_eq!(published(&stage(12), &results), [expected]);
     }
 
     #[test]
     fn a_partly_rejected_stage_publishes_its_success_and_the_message_of_the_server() {
         let rejection = ApiError::new(403, "Forbidden", "exceeded quota");
         let results = [Ok(Effect::Applied), Err(rejection.clone()), Err(rejection), Ok(Effect::Superseded)];
-        let expected =
-            ["MapsCreated Created ConfigMap: m0", "MapsFailed create ConfigMap m1: exceeded quota (and 1 more)"];
-        assert_eq!(notes(&stage(4), &results), expected);
+        let expected = [
+            "Normal MapsCreated Created ConfigMap: m0",
+            "Warning MapsFailed create ConfigMap m1: exceeded quota (and 1 more)",
+        ];
+        assert_eq!(published(&stage(4), &results), expected);
     }
 
     #[test]
@@ -128,14 +134,14 @@ mod tests {
         let rejection = Err(ApiError::new(403, "Forbidden", "exceeded quota"));
         let applied = Ok(Effect::Applied);
         let results = [applied.clone(), applied.clone(), Ok(Effect::Superseded), rejection.clone(), applied.clone()];
-        let success = "MapsCreated ConfigMaps m0, m1 created";
-        let failure = "MapsFailed Failed to create ConfigMap for replica 2: exceeded quota";
-        assert_eq!(notes(&stage, &results), [success, failure]);
+        let success = "Normal MapsCreated ConfigMaps m0, m1 created";
+        let failure = "Warning MapsFailed Failed to create ConfigMap for replica 2: exceeded quota";
+        assert_eq!(published(&stage, &results), [success, failure]);
         let none = || Ok(Effect::Superseded);
-        assert_eq!(notes(&stage, &[none(), none(), none(), none(), applied]), Vec::<String>::new(), "a patch");
+        assert_eq!(published(&stage, &[none(), none(), none(), none(), applied]), Vec::<String>::new(), "a patch");
         let results = [rejection.clone(), none(), none(), none(), rejection];
-        let failure = "MapsFailed create ConfigMap m0: exceeded quota (and 1 more)";
-        assert_eq!(notes(&stage, &results), [failure]);
+        let failure = "Warning MapsFailed create ConfigMap m0: exceeded quota (and 1 more)";
+        assert_eq!(published(&stage, &results), [failure]);
     }
 
     #[test]
@@ -146,23 +152,34 @@ mod tests {
         mixed.steps.push(Step::create(&secret));
         let mixed = mixed.with_event_for_kind::<Secret>("SecretsCreated", "SecretsFailed", "Created");
         let mixed = mixed.with_event_for_kind::<ConfigMap>("MapsCreated", "MapsFailed", "Created");
-        let published = notes(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
-        assert_eq!(published, ["SecretsCreated Created Secret: s", "MapsCreated Created ConfigMaps: m0, m1"]);
+        let events = published(&mixed, &[Ok(Effect::Applied), Ok(Effect::Applied), Ok(Effect::Applied)]);
+        assert_eq!(
+            events,
+            ["Normal SecretsCreated Created Secret: s", "Normal MapsCreated Created ConfigMaps: m0, m1"]
+        );
     }
 
     #[test]
     fn a_create_in_a_terminating_namespace_publishes_no_warning() {
         let quota = ApiError::new(403, "Forbidden", "exceeded quota");
         let terminating = ApiError { is_namespace_terminating: true, ..quota.clone() };
-        assert_eq!(notes(&stage(1), &[Err(terminating.clone())]), Vec::<String>::new());
-        let others = ["MapsFailed create ConfigMap m1: exceeded quota"];
-        assert_eq!(notes(&stage(2), &[Err(terminating), Err(quota)]), others);
+        assert_eq!(published(&stage(1), &[Err(terminating.clone())]), Vec::<String>::new());
+        let others = ["Warning MapsFailed create ConfigMap m1: exceeded quota"];
+        assert_eq!(published(&stage(2), &[Err(terminating), Err(quota)]), others);
     }
 
     #[test]
     fn superseded_steps_and_stages_without_events_publish_nothing() {
-        assert_eq!(notes(&stage(1), &[Ok(Effect::Superseded)]), Vec::<String>::new());
+        assert_eq!(published(&stage(1), &[Ok(Effect::Superseded)]), Vec::<String>::new());
         let silent = Stage { events: vec![], ..stage(1) };
-        assert_eq!(notes(&silent, &[Ok(Effect::Applied)]), Vec::<String>::new());
+        assert_eq!(published(&silent, &[Ok(Effect::Applied)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_plan_publishes_its_warnings_as_warnings_and_its_other_events_as_normal_events() {
+        let warning = WarningEvent { reason: "MapsFailed", note: "the name is in use".to_owned() };
+        assert_eq!(text(warning_event(&warning)), "Warning MapsFailed the name is in use");
+        let normal = NormalEvent { reason: "MapsInSync", note: "both are equal".to_owned() };
+        assert_eq!(text(normal_event(&normal)), "Normal MapsInSync both are equal");
     }
 }

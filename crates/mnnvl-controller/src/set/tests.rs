@@ -25,6 +25,7 @@ use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use super::{plan, status};
 
+mod events;
 mod existing;
 
 const AUTO: &str = "grove.io/auto-mnnvl: enabled";
