@@ -85,3 +85,45 @@ fn deletions(ctx: &Context, name: &str) -> impl Stream<Item = ()> + Send + 'stat
         std::future::ready(is_deleted.then_some(()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use grove_api_types::configuration::OperatorConfiguration;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The default topology of a configuration with these settings.
+    fn managed_by(settings: &str) -> Option<ClusterTopology> {
+        let text = format!(
+            "{{apiVersion: operator.config.grove.io/v1alpha1, kind: OperatorConfiguration, \
+               topologyAwareScheduling: {{name: racks, {settings}}}}}"
+        );
+        let file = serde_saphyr::from_str::<Value>(&text).expect("YAML");
+        managed(&OperatorConfiguration::read(&file).expect("a configuration").0.topology)
+    }
+
+    #[test]
+    fn the_created_default_has_the_configured_levels_and_the_label_of_grove() {
+        let levels = "levels: [{domain: zone, key: z}, {domain: rack, key: r}]";
+        let created = managed_by(&format!("enabled: true, {levels}"));
+        expect![[r#"
+            apiVersion: grove.io/v1alpha1
+            kind: ClusterTopology
+            metadata:
+              labels:
+                app.kubernetes.io/managed-by: grove-operator
+              name: racks
+            spec:
+              levels:
+              - domain: zone
+                key: z
+              - domain: rack
+                key: r
+        "#]]
+        .assert_eq(&serde_saphyr::to_string(&created).expect("YAML"));
+        assert_eq!(managed_by(&format!("enabled: false, {levels}")), None);
+        assert_eq!(managed_by("enabled: true"), None, "without levels, an administrator creates the topology");
+    }
+}

@@ -144,6 +144,9 @@ fn the_finalizer_of_the_default_topology_stays_while_topology_aware_scheduling_i
     let mut disabled = observed(DISABLED, &default);
     disabled.live_references = LiveReferences::None;
     assert!(!plan(&disabled, now()).is_empty());
+    let mut another = observed(ENABLED, &deleted());
+    another.live_references = LiveReferences::None;
+    assert!(!plan(&another, now()).is_empty(), "a topology that is not the default");
 }
 
 #[test]
