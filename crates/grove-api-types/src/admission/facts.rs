@@ -22,13 +22,6 @@ pub struct Facts {
     pub is_scheduled: bool,
 }
 
-impl Facts {
-    /// The topology of that name. A terminating topology counts as not found, because new references to it are denied.
-    pub fn topology(&self, name: &str) -> Option<&Topology> {
-        self.topologies.iter().find(|topology| topology.name == name && !topology.is_terminating)
-    }
-}
-
 /// The configuration and the state of the cluster for the validation of a topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopologyFacts {

@@ -43,7 +43,8 @@ fn example_sets_are_valid_and_keep_their_fields() {
     let folders = [own_examples, root.join("deploy/examples"), root.join("e2e/tests/it/expansion")];
     let mut facts = set_facts(&RowFacts::default());
     // The examples use the level `block`, which the topology `racks` of the rows does not have.
-    let levels = facts.topology("grove-topology").expect("the default").levels.clone();
+    let mut topologies = facts.topologies.iter();
+    let levels = topologies.find(|it| it.name == "grove-topology").expect("the default").levels.clone();
     facts
         .topologies
         .iter_mut()
