@@ -27,5 +27,5 @@ pub use field_path::FieldPath;
 pub use mutate::{default_cluster_topology, default_pod_clique_set};
 pub use rule::Rule;
 pub use scale::{ScaleTarget, validate_scale};
-pub use validate::{VALIDATED_KEYS, validate_create, validate_update};
+pub use validate::{validate_create, validate_update, validated_keys};
 pub use validation_result::{ValidationResult, Violation};

@@ -1,5 +1,5 @@
 //! The schedulers that pods can use: a closed enum. Each scheduler has one file, whose [`Backend`] has everything that Grove knows about it,
-//! and one arm in [`Scheduler::backend`]. Only the file of a scheduler names its labels, its annotations and its kinds.
+//! and one row in the table of this file. Only the file of a scheduler names its labels, its annotations and its kinds.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,37 @@ mod kube;
 mod lpx;
 pub mod volcano;
 
-/// A scheduler that pods can use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scheduler {
+/// Defines the schedulers: each row has a scheduler and its file. So no list of all schedulers lacks one.
+macro_rules! schedulers {
+    ($($(#[$attribute:meta])+ $scheduler:ident in $file:ident,)+) => {
+        /// A scheduler that pods can use.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Scheduler {
+            $($(#[$attribute])+ $scheduler,)+
+        }
+
+        impl Scheduler {
+            /// All schedulers, by name.
+            pub const ALL: [(&str, Self); [$(Self::$scheduler),+].len()] =
+                [$((Self::$scheduler.name(), Self::$scheduler)),+];
+
+            const fn backend(self) -> &'static Backend {
+                match self { $(Self::$scheduler => &$file::BACKEND),+ }
+            }
+        }
+    };
+}
+
+schedulers! {
     /// The default scheduler of Kubernetes.
     #[default]
-    Kube,
+    Kube in kube,
     /// KAI.
-    Kai,
+    Kai in kai,
     /// Volcano.
-    Volcano,
+    Volcano in volcano,
     /// LPX.
-    Lpx,
+    Lpx in lpx,
 }
 
 /// What Grove knows about a scheduler.
@@ -42,7 +61,9 @@ pub(crate) struct Backend {
 }
 
 /// The labels and annotations that name the queue of a set or of a clique.
-pub const QUEUE_KEYS: [&str; 2] = [kai::QUEUE, volcano::QUEUE];
+pub fn queue_keys() -> impl Iterator<Item = &'static str> {
+    Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| scheduler.queues().key())
+}
 
 /// The queues of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,23 +156,6 @@ pub struct PodMetadata {
 }
 
 impl Scheduler {
-    /// All schedulers, by name.
-    pub const ALL: [(&str, Self); 4] = [
-        (Self::Kube.name(), Self::Kube),
-        (Self::Kai.name(), Self::Kai),
-        (Self::Volcano.name(), Self::Volcano),
-        (Self::Lpx.name(), Self::Lpx),
-    ];
-
-    const fn backend(self) -> &'static Backend {
-        match self {
-            Self::Kube => &kube::BACKEND,
-            Self::Kai => &kai::BACKEND,
-            Self::Volcano => &volcano::BACKEND,
-            Self::Lpx => &lpx::BACKEND,
-        }
-    }
-
     /// The scheduler with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, scheduler)| scheduler)
@@ -221,26 +225,24 @@ mod tests {
 
     use super::*;
 
-    fn metadata(name: &str) -> (Vec<String>, Vec<String>) {
-        let pod = PodIdentity { gang: "llm-0", clique: "llm-0-worker" };
-        let PodMetadata { labels, annotations } = Scheduler::named(name).unwrap().pod_metadata(pod);
-        let lines = |map: BTreeMap<String, String>| map.into_iter().map(|(k, v)| [k, v].join("=")).collect();
-        (lines(labels), lines(annotations))
-    }
-
     #[test]
     fn a_pod_has_the_metadata_that_its_scheduler_reads() {
-        let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        for name in ["default-scheduler", "lpx-scheduler"] {
-            assert_eq!(metadata(name), (vec![], vec![]));
+        let pod = PodIdentity { gang: "llm-0", clique: "llm-0-worker" };
+        let lines = |map: BTreeMap<String, String>| map.into_iter().map(|(k, v)| [k, v].join("=")).collect::<Vec<_>>();
+        for (name, scheduler) in Scheduler::ALL {
+            let expected: [&[&str]; 2] = match scheduler {
+                Scheduler::Kube | Scheduler::Lpx => [&[], &[]],
+                Scheduler::Kai => [
+                    &["kai.scheduler/subgroup-name=llm-0-worker"],
+                    &["kai.scheduler/skip-podgrouper=true", "pod-group-name=llm-0"],
+                ],
+                Scheduler::Volcano => {
+                    [&[], &["scheduling.k8s.io/group-name=llm-0", "scheduling.volcano.sh/group-name=llm-0"]]
+                }
+            };
+            let PodMetadata { labels, annotations } = scheduler.pod_metadata(pod);
+            assert_eq!([lines(labels), lines(annotations)], expected, "{name}");
         }
-        let annotations = ["kai.scheduler/skip-podgrouper=true", "pod-group-name=llm-0"];
-        assert_eq!(
-            metadata("kai-scheduler"),
-            (strings(&["kai.scheduler/subgroup-name=llm-0-worker"]), strings(&annotations))
-        );
-        let annotations = ["scheduling.k8s.io/group-name=llm-0", "scheduling.volcano.sh/group-name=llm-0"];
-        assert_eq!(metadata("volcano"), (vec![], strings(&annotations)));
     }
 
     #[test]

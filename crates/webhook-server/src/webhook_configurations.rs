@@ -3,7 +3,7 @@
 //! Configurations and webhooks that the Go operator also has keep its names: `kubectl apply` of these configurations
 //! replaces those of the Go operator.
 
-use grove_api_types::admission::{ALWAYS_EXEMPT, VALIDATED_KEYS, validating_admission_policy};
+use grove_api_types::admission::{ALWAYS_EXEMPT, validated_keys, validating_admission_policy};
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY, RESOURCE_CLAIMS};
 use grove_api_types::resource_sharing::template_access::REVIEWING_WEBHOOK;
 use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
@@ -178,7 +178,7 @@ fn validated_fields_changed() -> Condition {
     let changed = |map: &str| format!("object.metadata.?{map}[?key] != oldObject.metadata.?{map}[?key]");
     let expression = format!(
         "oldObject == null || object.spec != oldObject.spec || [{}].exists(key, {} || {})",
-        cel_list(VALIDATED_KEYS.map(str::to_owned)),
+        cel_list(validated_keys().map(str::to_owned)),
         changed("labels"),
         changed("annotations")
     );

@@ -9,7 +9,7 @@ use super::error_collector::ErrorCollector;
 use super::{Facts, FieldPath, ValidationResult, default};
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME};
-use crate::scheduler::QUEUE_KEYS;
+use crate::scheduler::queue_keys;
 use crate::topology::{resolve_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update};
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 
@@ -31,7 +31,9 @@ mod topology;
 mod update;
 
 /// The labels and annotations of a set that the rules read.
-pub const VALIDATED_KEYS: [&str; 5] = [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME, QUEUE_KEYS[0], QUEUE_KEYS[1]];
+pub fn validated_keys() -> impl Iterator<Item = &'static str> {
+    [AUTO_MNNVL, MNNVL_GROUP, TOPOLOGY_NAME].into_iter().chain(queue_keys())
+}
 
 /// Validates a new set, also one with a deletion time: the API server stores the deletion time of a server-side apply that creates an object.
 pub fn validate_create(set: &PodCliqueSet, facts: &Facts) -> ValidationResult {
@@ -53,7 +55,7 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, facts: &Facts) ->
         return ValidationResult::default();
     }
     let (new, old) = (default::pod_clique_set_on_update(new, old), default::pod_clique_set(old));
-    if new.spec == old.spec && VALIDATED_KEYS.iter().all(|key| is_unchanged(&new, &old, key)) {
+    if new.spec == old.spec && validated_keys().all(|key| is_unchanged(&new, &old, key)) {
         return ValidationResult::default();
     }
     let default = &facts.topology.name;
