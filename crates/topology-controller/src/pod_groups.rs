@@ -127,7 +127,7 @@ pub(crate) struct PodGroupBackend {
     /// The permission on the `PodGroup`s.
     rule: fn() -> PolicyRule,
     /// Group and kind of the `PodGroup`s.
-    group_kind: fn() -> String,
+    pub(crate) group_kind: fn() -> String,
     start_informer: fn(&SharedInformerFactory),
     availability: fn(&SharedInformerFactory) -> Availability,
     /// See [`PodGroupApi::not_served_remedy`].

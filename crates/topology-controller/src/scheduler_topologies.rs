@@ -1,5 +1,5 @@
 //! The topology objects of schedulers: a scheduler that packs pods by topology reads its own kind of topologies. Each such scheduler has one
-//! file, which implements [`SchedulerTopologyApi`], and one row in [`backends`] and in the tables of child kinds.
+//! file, which implements [`SchedulerTopologyApi`], one arm in [`backend`], and one row in each table of child kinds.
 
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
@@ -156,10 +156,17 @@ impl SchedulerTopologyBackend {
     }
 }
 
-/// The schedulers with topology objects.
-fn backends() -> &'static [SchedulerTopologyBackend] {
-    static BACKENDS: [SchedulerTopologyBackend; 1] = [SchedulerTopologyBackend::of::<Kai>()];
-    &BACKENDS
+/// The topology objects of a scheduler; `None` if it has none.
+fn backend(scheduler: Scheduler) -> Option<&'static SchedulerTopologyBackend> {
+    static KAI: SchedulerTopologyBackend = SchedulerTopologyBackend::of::<Kai>();
+    match scheduler {
+        Scheduler::Kai => Some(&KAI),
+        Scheduler::Kube | Scheduler::Volcano | Scheduler::Lpx => None,
+    }
+}
+
+fn backends() -> impl Iterator<Item = &'static SchedulerTopologyBackend> {
+    Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| backend(scheduler))
 }
 
 /// The configured schedulers with topology objects. If topology-aware scheduling is disabled, there are none: no topology object is read,
@@ -168,7 +175,7 @@ pub(crate) fn configured_backends(
     schedulers: &Schedulers,
     is_enabled: bool,
 ) -> impl Iterator<Item = &'static SchedulerTopologyBackend> {
-    backends().iter().filter(move |backend| is_enabled && schedulers.contains(backend.scheduler))
+    backends().filter(move |backend| is_enabled && schedulers.contains(backend.scheduler))
 }
 
 /// Starts the informers of these schedulers. Returns the kinds in `all` that are watched.
@@ -186,7 +193,7 @@ pub(crate) fn start_informers<O: OwnerKind>(
 
 /// The permissions on the topology objects of each scheduler.
 pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
-    backends().iter().map(|backend| (backend.scheduler, vec![(backend.rule)()])).collect()
+    backends().map(|backend| (backend.scheduler, vec![(backend.rule)()])).collect()
 }
 
 #[cfg(test)]
@@ -197,8 +204,17 @@ mod tests {
 
     #[test]
     fn every_scheduler_that_supports_topologies_with_objects_has_a_backend() {
-        for backend in backends() {
-            assert!(matches!(backend.scheduler.topology_support(), TopologySupport::Supported), "{backend:?}");
+        for (name, scheduler) in Scheduler::ALL {
+            let has_objects = matches!(scheduler.topology_support(), TopologySupport::Supported);
+            let of_backend = backend(scheduler).map(|backend| backend.scheduler);
+            assert_eq!(of_backend, has_objects.then_some(scheduler), "{name}");
         }
+    }
+
+    #[test]
+    fn the_children_of_topologies_have_the_kind_of_each_backend() {
+        let kinds: Vec<String> = backends().map(|backend| (backend.group_kind)()).collect();
+        assert_eq!(CHILD_KINDS_OF_CLUSTER_TOPOLOGIES.kinds().collect::<Vec<_>>(), kinds);
+        assert_eq!(CHILD_KINDS_OF_BINDINGS.kinds().collect::<Vec<_>>(), kinds);
     }
 }

@@ -23,7 +23,8 @@ mod scaled_down;
 mod workload_api;
 
 use super::observed::Observed;
-use super::{plan, status};
+use super::{CHILD_KINDS, plan, status};
+use crate::pod_groups::backend;
 use crate::slim_clique::SlimClique;
 
 fn at(seconds: i64) -> Timestamp {
@@ -259,6 +260,14 @@ fn volcano_gets_a_policy_per_clique_and_minimums_of_one() {
               subGroupSize: 1
         "#]],
     );
+}
+
+/// Without its row, a plan neither creates a `PodGroup` nor waits for one, so that `GangScheduling` would be true.
+#[test]
+fn the_children_of_gangs_have_the_kind_of_each_backend() {
+    let backends = Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| backend(scheduler));
+    let kinds: Vec<String> = backends.map(|backend| (backend.group_kind)()).collect();
+    assert_eq!(CHILD_KINDS.kinds().collect::<Vec<_>>(), kinds);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use grove_test_support::check_watched_kind;
 use serde_json::json;
 
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
 use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano, WorkloadApi};
@@ -39,8 +40,19 @@ fn an_edited_object_affects_no_other_object_of_its_kind() {
     let template = json!({ "topologyConstraint": { "packDomain": "rack", "topologyName": "racks" }, "cliques": [] });
     check_watched_kind!(SlimSet, json!({ "spec": { "replicas": 1, "template": template } }));
     check_watched_kind!(SlimNode, json!({ "spec": { "unschedulable": true } }));
-    check_scheduler_topologies::<scheduler_topologies::Kai>();
-    check_pod_groups::<Kai>();
-    check_pod_groups::<Volcano>();
-    check_pod_groups::<WorkloadApi>();
+}
+
+#[test]
+fn an_edited_object_of_a_scheduler_affects_no_other_object_of_its_kind() {
+    for (_, scheduler) in Scheduler::ALL {
+        match scheduler {
+            Scheduler::Kube => check_pod_groups::<WorkloadApi>(),
+            Scheduler::Kai => {
+                check_pod_groups::<Kai>();
+                check_scheduler_topologies::<scheduler_topologies::Kai>();
+            }
+            Scheduler::Volcano => check_pod_groups::<Volcano>(),
+            Scheduler::Lpx => {}
+        }
+    }
 }
