@@ -7,6 +7,7 @@ use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster, events};
 use grove_api_types::labels::{GENERATION_HASH, SCALE};
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 mod backends;
 
-use backends::{Backend, KAI, VOLCANO, map};
+use backends::{Backend, KAI, VOLCANO, backend, map};
 
 const CONTROLLER: &str = "topology-controller";
 const NAMESPACE: &str = "e2e-pod-groups";
@@ -343,8 +344,9 @@ impl<'a> Fixture<'a> {
 async fn start(scheduler: &str) -> TestCluster {
     let configuration = format!("{}/pod-groups-{scheduler}.yaml", env!("CARGO_TARGET_TMPDIR"));
     let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
-    let (kai, volcano) = (KAI.scheduler, VOLCANO.scheduler);
-    let content = format!("{head}scheduler: {{profiles: [{{name: {kai}}}, {{name: {volcano}}}]}}\n");
+    let backends = Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| backend(scheduler));
+    let profiles: Vec<String> = backends.map(|backend| format!("{{name: {}}}", backend.scheduler)).collect();
+    let content = format!("{head}scheduler: {{profiles: [{}]}}\n", profiles.join(", "));
     std::fs::write(&configuration, content).expect("the configuration is written");
     TestCluster::with_own_services(&format!("pod-groups-{scheduler}"), &["--config", &configuration]).await
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use serde_json::{Value, json};
 
@@ -33,6 +34,15 @@ pub(super) struct Backend {
     pub(super) edit: fn() -> Value,
     /// The metadata of the pod of a clique: labels and annotations.
     pub(super) pod_metadata: fn(gang: &str, clique: &str) -> [BTreeMap<String, String>; 2],
+}
+
+/// What the tests know about a scheduler; `None` if it has no API of its own. The tests of native gangs are those of the default scheduler.
+pub(super) const fn backend(scheduler: Scheduler) -> Option<&'static Backend> {
+    match scheduler {
+        Scheduler::Kai => Some(&KAI),
+        Scheduler::Volcano => Some(&VOLCANO),
+        Scheduler::Kube | Scheduler::Lpx => None,
+    }
 }
 
 pub(super) const KAI: Backend = Backend {
