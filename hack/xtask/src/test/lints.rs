@@ -4,7 +4,7 @@ use super::process_group::run;
 use crate::workspace;
 use anyhow::Result;
 
-/// The Cargo arguments of the lints. `rust-toolchain.toml` lists their components.
+/// The Cargo arguments of the lints. `rust-toolchain.toml` lists their components. Without a component, Cargo fails.
 const LINTS: [&[&str]; 2] =
     [&["fmt", "--all", "--check"], &["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"]];
 
