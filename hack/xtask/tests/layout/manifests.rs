@@ -72,6 +72,30 @@ fn with_default_features(root: &Source) -> Vec<String> {
     found.map(|(name, _)| format!("{}: {name} is declared with its default features", root.path)).collect()
 }
 
+/// What the toolchain lacks: the components of the lints, or the version of the image that builds the services.
+fn missing_from_toolchain(toolchain: &str, containerfile: &str) -> Vec<String> {
+    let file: Table = toolchain.parse().unwrap_or_default();
+    let field = |name: &str| file.get("toolchain").and_then(|toolchain| toolchain.get(name));
+    let components = field("components").and_then(Value::as_array);
+    let has =
+        |name: &str| components.is_some_and(|names| names.iter().any(|component| component.as_str() == Some(name)));
+    let lacking = ["clippy", "rustfmt"].into_iter().filter(|name| !has(name));
+    let mut missing: Vec<String> = lacking.map(|name| format!("rust-toolchain.toml: lacks {name}")).collect();
+    let version = field("channel").and_then(Value::as_str).unwrap_or_default();
+    if !containerfile.contains(&format!("FROM rust:{version}-")) {
+        missing.push(format!("deploy/Containerfile: builds with another version than {version}"));
+    }
+    missing
+}
+
+/// Whether the README names exactly the version of Kubernetes that the tests run.
+fn names_tested_kubernetes(go_mod: &str, readme: &str) -> bool {
+    let module = |line: &str| line.trim().strip_prefix("k8s.io/kubernetes v").map(str::to_owned);
+    let version = go_mod.lines().find_map(module).unwrap_or_default();
+    let version = version.split_whitespace().next().unwrap_or_default();
+    !version.is_empty() && readme.contains(&format!("All tests run on Kubernetes {version}, so"))
+}
+
 /// `listing` has one package per line, with the name first, as `cargo tree --prefix none` prints it.
 fn impure_packages(listing: &str) -> Vec<String> {
     let names = listing.lines().filter_map(|line| line.split_whitespace().next());
@@ -137,4 +161,29 @@ fn api_types_are_free_of_tokio() {
 fn an_impure_package_below_api_types_is_found() {
     let listing = "grove-api-types v0.1.0 (/x)\nserde v1.0.0\ntokio v1.0.0\ntokio-macros v2.0.0\ntokio v1.0.0 (*)\n";
     tree::assert_one(&impure_packages(listing), "depends on tokio");
+}
+
+#[test]
+fn the_toolchain_has_the_components_of_the_lints_and_the_version_of_the_image() {
+    let [toolchain, containerfile] = ["rust-toolchain.toml", "deploy/Containerfile"]
+        .map(|file| fs::read_to_string(tree::root().join(file)).unwrap());
+    tree::assert_none(&missing_from_toolchain(&toolchain, &containerfile));
+}
+
+#[test]
+fn a_toolchain_without_a_component_or_of_another_version_is_found() {
+    let toolchain = |components: &str| format!("[toolchain]\nchannel = \"1.2.3\"\ncomponents = {components}\n");
+    let complete = toolchain("[\"clippy\", \"rustfmt\"]");
+    tree::assert_none(&missing_from_toolchain(&complete, "FROM rust:1.2.3-slim\n"));
+    tree::assert_one(&missing_from_toolchain(&complete, "FROM rust:1.2.30-slim\n"), "another version than 1.2.3");
+    tree::assert_one(&missing_from_toolchain(&toolchain("[\"clippy\"]"), "FROM rust:1.2.3-slim\n"), "lacks rustfmt");
+}
+
+#[test]
+fn the_readme_names_the_tested_version_of_kubernetes() {
+    let [go_mod, readme] =
+        ["hack/controlplane/go.mod", "README.md"].map(|file| fs::read_to_string(tree::root().join(file)).unwrap());
+    assert!(names_tested_kubernetes(&go_mod, &readme));
+    let other = "tool k8s.io/kubernetes/cmd/kubectl\n\tk8s.io/kubernetes v9.9.9 // indirect\n";
+    assert!(!names_tested_kubernetes(other, &readme) && !names_tested_kubernetes("", &readme));
 }
