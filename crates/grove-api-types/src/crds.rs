@@ -13,7 +13,7 @@ mod kubernetes;
 
 /// Fields with a type of Kubernetes, and their descriptions.
 const KUBERNETES_FIELDS: [(&str, &str); 3] = [
-    ("podSpec", "The template of the pods: a core/v1 PodSpec."),
+    ("podSpec", "The template of the pods: a core/v1 PodSpec. Its field schedulingGroup has no effect."),
     (
         "metrics",
         "The metrics of the autoscaler: autoscaling/v2 MetricSpecs. Without metrics, Kubernetes targets 80 % of the requested CPU.",

@@ -37,7 +37,7 @@ pub struct PodGangSpec {
     /// The priority class of the gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// A gang whose resources this gang may reuse.
+    /// A gang whose resources this gang may reuse. Grove does not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse_reservation_ref: Option<NamespacedName>,
 }
@@ -125,7 +125,7 @@ pub struct PodGangStatus {
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The quality of the placement, as the scheduler reports it.
+    /// The quality of the placement, if the scheduler reports it. Grove does not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_score: Option<f64>,
 }

@@ -1,18 +1,49 @@
 //! The fields that the condition `UnsupportedFields` of a set lists.
 
 use expect_test::{Expect, expect};
+use grove_api_types::crds::crds;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use serde_json::{Value, json};
 
-#[track_caller]
-fn check(set: &str, expected: &Expect) {
+/// A set with each unsupported field.
+const ALL_FIELDS: &str = "
+metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}
+spec:
+  updateStrategy: {type: RollingRecreate}
+  template:
+    cliqueStartupType: CliqueStartupTypeExplicit
+    clusterTopologyName: t
+    topologyConstraint: {packDomain: rack}
+    terminationDelay: 1h
+    cliques:
+    - {name: a, spec: {podSpec: {containers: []}}}
+    - name: b
+      annotations: {grove.io/mnnvl-group: fabric}
+      topologyConstraint: {pack: {required: host}}
+      rollingUpdate: {maxUnavailable: 10%}
+      spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
+    - {name: c, spec: {podSpec: {schedulerName: volcano, schedulingGroup: {podGroupName: own}, containers: []}}}
+    podCliqueScalingGroups:
+    - name: g
+      cliqueNames: [b]
+      annotations: {grove.io/mnnvl-group: fabric}
+      topologyConstraint: {pack: {preferred: host}}
+      rollingUpdate: {maxUnavailable: 5000000000, progressDeadline: 1h}
+";
+
+fn fields_of(set: &str) -> Vec<String> {
     let mut value: Value = serde_saphyr::from_str(set).expect("YAML");
     value["apiVersion"] = json!("grove.io/v1alpha1");
     value["kind"] = json!("PodCliqueSet");
     let set: PodCliqueSet = serde_json::from_value(value).expect("a set");
-    expected.assert_eq(&unsupported_fields::fields(&set, Scheduler::default(), false).join("\n"));
+    unsupported_fields::fields(&set, Scheduler::default(), false)
+}
+
+#[track_caller]
+fn check(set: &str, expected: &Expect) {
+    expected.assert_eq(&fields_of(set).join("\n"));
 }
 
 #[test]
@@ -55,30 +86,7 @@ spec:
 #[test]
 fn unsupported_fields_are_listed_by_path() {
     check(
-        "
-metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}
-spec:
-  updateStrategy: {type: RollingRecreate}
-  template:
-    cliqueStartupType: CliqueStartupTypeExplicit
-    clusterTopologyName: t
-    topologyConstraint: {packDomain: rack}
-    terminationDelay: 1h
-    cliques:
-    - {name: a, spec: {podSpec: {containers: []}}}
-    - name: b
-      annotations: {grove.io/mnnvl-group: fabric}
-      topologyConstraint: {pack: {required: host}}
-      rollingUpdate: {maxUnavailable: 10%}
-      spec: {startsAfter: [a], podSpec: {schedulerName: kai-scheduler, containers: []}}
-    - {name: c, spec: {podSpec: {schedulerName: volcano, schedulingGroup: {podGroupName: own}, containers: []}}}
-    podCliqueScalingGroups:
-    - name: g
-      cliqueNames: [b]
-      annotations: {grove.io/mnnvl-group: fabric}
-      topologyConstraint: {pack: {preferred: host}}
-      rollingUpdate: {maxUnavailable: 5000000000, progressDeadline: 1h}
-",
+        ALL_FIELDS,
         &expect![[r"
             spec.updateStrategy
             spec.template.cliqueStartupType
@@ -104,6 +112,32 @@ spec:
   template: {terminationDelay: 15m, cliques: []}
 ";
     check(set, &expect![""]);
+}
+
+/// What `kubectl explain` shows for a field of a set. The fields of a pod spec have no descriptions of their own.
+fn description<'a>(schema: &'a Value, path: &str) -> &'a str {
+    let path = path.split_inclusive("podSpec").next().unwrap_or_default();
+    let mut field = schema;
+    for step in path.split('.') {
+        let (name, index) = step.split_once('[').map_or((step, None), |(name, index)| (name, Some(index)));
+        field = &field["properties"][name];
+        if index.is_some() {
+            field = &field["items"];
+        }
+    }
+    field["description"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn the_description_of_an_unsupported_field_names_its_missing_effect() {
+    let crds = crds();
+    let sets = crds.iter().find(|crd| crd.spec.names.kind == "PodCliqueSet").expect("the CRD of sets");
+    let schema = serde_json::to_value(&sets.spec.versions[0].schema).expect("a schema");
+    for path in fields_of(ALL_FIELDS) {
+        let description = description(&schema["openAPIV3Schema"], &path).replace('\n', " ");
+
+        assert!(description.contains("has no effect"), "{path}: {description}");
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ pub struct PodCliqueScalingGroupStatus {
     /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The conditions `Available`, `MinAvailableBreached` and `GangTerminationInProgress`.
+    /// The conditions `Available` and `MinAvailableBreached`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Condition>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -116,7 +116,7 @@ pub struct PodCliqueScalingGroupStatus {
     /// The generation hash of the set from which all replicas were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_clique_set_generation_hash: Option<String>,
-    /// The progress of the current or the last update.
+    /// The progress of the current or the last update. Grove does not write it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueScalingGroupUpdateProgress>,
 }

@@ -24,7 +24,9 @@ pub struct TopologyConstraint {
     /// The required and the preferred domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<TopologyPackConstraint>,
-    /// Has the same meaning as `pack.required`.
+    /// The level of the topology by which each replica is packed independently. For example, `rack` means that the pods of a replica are
+    /// in one rack, and different replicas may be in different racks. It does not pack all replicas into one rack together. A replica
+    /// is one of the set, of the scaling group, or a `PodClique`, where the constraint is written. Means the same as `pack.required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub pack_domain: Option<String>,
@@ -37,11 +39,11 @@ pub struct TopologyConstraint {
     .message("pack must specify at least one of required or preferred")
     .reason(Reason::FieldValueRequired))]
 pub struct TopologyPackConstraint {
-    /// All pods must be in one domain of this level.
+    /// All pods of a replica must be in one domain of this level; different replicas may be in different domains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub required: Option<String>,
-    /// The scheduler places all pods in one domain of this level if it can.
+    /// The scheduler places all pods of a replica in one domain of this level if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub preferred: Option<String>,

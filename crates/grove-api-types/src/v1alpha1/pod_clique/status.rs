@@ -52,7 +52,7 @@ pub struct PodCliqueStatus {
     /// The template hash from which all pods were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_template_hash: Option<String>,
-    /// The progress of the current or the last update.
+    /// The progress of the current or the last update. Grove does not write it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueUpdateProgress>,
 }

@@ -37,14 +37,14 @@ pub struct PodCliqueSetStatus {
     /// The label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_pod_selector: Option<String>,
-    /// The gangs of the set.
+    /// The gangs of the set. Grove does not write this list; the status of each `PodGang` describes the gang.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<PodGangStatus>>")]
     pub pod_gang_statuses: Vec<PodGangStatus>,
     /// The hash of the templates at the last reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_generation_hash: Option<String>,
-    /// The progress of the current or the last update.
+    /// The progress of the current or the last update. Grove does not write it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueSetUpdateProgress>,
 }

@@ -24,7 +24,8 @@ pub struct PodCliqueSetTemplateSpec {
     #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub cliques: Vec<PodCliqueTemplateSpec>,
-    /// The order in which the cliques of a replica start. Defaults to `CliqueStartupTypeAnyOrder`.
+    /// The order in which the cliques of a replica start. It has no effect yet: all cliques start at the same time. Defaults to
+    /// `CliqueStartupTypeAnyOrder`.
     #[serde(default, deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub clique_startup_type: CliqueStartupType,
     /// The priority class of the gangs. Grove sets it on the `PodGang`s, not on the pods.
@@ -34,14 +35,16 @@ pub struct PodCliqueSetTemplateSpec {
     /// The configuration of the headless Service of each replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headless_service_config: Option<HeadlessServiceConfig>,
-    /// The topology of constraints without a `topologyName`. Defaults to the topology in the operator configuration.
+    /// The topology of constraints without a `topologyName`. Defaults to the topology in the operator configuration. Like the
+    /// constraints, it has no effect with a scheduler that does not pack pods by topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_topology_name: Option<String>,
-    /// The topology constraint of each replica.
+    /// The topology constraint of each replica. Different replicas may be in different domains, and each gang of a replica is packed on
+    /// its own. A constraint has no effect with a scheduler that does not pack pods by topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
-    /// The time for which the available pods may be fewer than `minAvailable`. After that time Grove restarts the replica as a
-    /// whole. Defaults to 4h.
+    /// The time for which the available pods may be fewer than `minAvailable`, before the replica is restarted as a whole. It has no
+    /// effect yet: Grove replaces failed pods one by one. Defaults to 4h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination_delay: Option<GoDuration>,
     /// Templates of resource claims for this set.
@@ -61,7 +64,7 @@ pub struct PodCliqueSetTemplateSpec {
     pub pod_clique_scaling_groups: Vec<PodCliqueScalingGroupConfig>,
 }
 
-/// The order in which the cliques of a replica start.
+/// The order in which the cliques of a replica start. It has no effect yet.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum CliqueStartupType {
     /// All cliques start at the same time.
@@ -111,7 +114,8 @@ pub struct PodCliqueTemplateSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     pub annotations: BTreeMap<String, String>,
-    /// The topology constraint of the pods of each `PodClique`.
+    /// The topology constraint of the pods of each `PodClique`. Different `PodClique`s may be in different domains. A constraint has no
+    /// effect with a scheduler that does not pack pods by topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
     /// Resource claims that the pods of each `PodClique` share.
@@ -119,8 +123,10 @@ pub struct PodCliqueTemplateSpec {
     #[schemars(with = "Option<Vec<ResourceSharingSpec>>")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub resource_sharing: Vec<ResourceSharingSpec>,
-    /// Names of `ResourceClaimTemplate` objects in the namespace of the set. All pods of a `PodClique` share one claim per
-    /// template: the short form of `resourceSharing` with the scope `AllReplicas`.
+    /// Names of `ResourceClaimTemplate` objects in the namespace of the set. For each template, Grove creates one `ResourceClaim` per
+    /// `PodClique`, manages it, and adds it to all pods of the `PodClique`, which so share its devices: the short form of
+    /// `resourceSharing` with the scope `AllReplicas`. NOTE: `resourceClaimTemplateName` in `spec.podSpec.resourceClaims` is different:
+    /// with it, each pod has a claim of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub resource_claim_template_names: Vec<String>,
@@ -178,7 +184,8 @@ pub struct PodCliqueScalingGroupConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<SharedResourceClaimTemplates>>")]
     pub resource_claim_template_configs: Vec<SharedResourceClaimTemplates>,
-    /// The topology constraint of each replica of the group.
+    /// The topology constraint of each replica of the group. Different replicas may be in different domains. A constraint has no effect
+    /// with a scheduler that does not pack pods by topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
     /// Bounds of a rolling update of the replicas of the group. It has no effect yet.
