@@ -39,7 +39,7 @@ struct TopologyCaches {
 impl Topologies {
     /// Starts the informers of both kinds, if the configuration enables topology-aware scheduling.
     pub(crate) fn start(manager: &Manager) -> Self {
-        let TopologyAwareScheduling { enabled, name, levels: _, requires_default: _ } = &manager.config().topology;
+        let TopologyAwareScheduling { enabled, name, .. } = &manager.config().topology;
         let caches = enabled.then(|| TopologyCaches {
             topologies: manager.start_informer(InformerOptions::default().optional()),
             bindings: manager.start_informer(InformerOptions::default().optional()),

@@ -19,6 +19,8 @@ pub struct TopologyAwareScheduling {
     /// Whether the configuration requires a default topology that an administrator creates: it has `topology`, or names a default topology,
     /// and has no levels.
     pub requires_default: bool,
+    /// Whether the configuration has the section `topology`. Only its design defines the exit code for a missing default topology.
+    pub has_alias: bool,
 }
 
 impl TopologyAwareScheduling {
@@ -84,7 +86,7 @@ impl TopologyDomain {
 
 impl Default for TopologyAwareScheduling {
     fn default() -> Self {
-        Self { enabled: false, name: NAME.into(), levels: vec![], requires_default: false }
+        Self { enabled: false, name: NAME.into(), levels: vec![], requires_default: false, has_alias: false }
     }
 }
 
@@ -98,9 +100,9 @@ impl TopologyAwareScheduling {
             check_name(named);
         }
         let levels = levels(&section);
-        let (enabled, asks_for_default) = (enabled.unwrap_or_default(), alias.is_present() || name.is_some());
-        let requires_default = enabled && asks_for_default && levels.is_empty();
-        Self { enabled, name: name.unwrap_or_else(|| NAME.into()), levels, requires_default }
+        let (enabled, has_alias) = (enabled.unwrap_or_default(), alias.is_present());
+        let requires_default = enabled && (has_alias || name.is_some()) && levels.is_empty();
+        Self { enabled, name: name.unwrap_or_else(|| NAME.into()), levels, requires_default, has_alias }
     }
 }
 

@@ -11,15 +11,18 @@ use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-/// ENOENT, which seed 002 requires.
-const EXIT_CODE: u8 = 2;
+/// The exit code if the configuration has the section `topology`: ENOENT, which the design of this section demands. It is also the exit code
+/// for an invalid configuration.
+const ENOENT: u8 = 2;
+/// The exit code otherwise. The Go operator has the same one for topologies that it cannot set up.
+const EXIT_CODE: u8 = 3;
 
 /// Reads the default topology from the API server if the configuration requires one and has no levels.
 ///
 /// # Errors
 /// [`MissingPrerequisite`] if it does not exist; otherwise the error of the request.
 pub(crate) async fn check(client: &Client, configuration: &TopologyAwareScheduling) -> anyhow::Result<()> {
-    let TopologyAwareScheduling { enabled, name, levels, requires_default } = configuration;
+    let TopologyAwareScheduling { enabled, name, levels, requires_default, has_alias } = configuration;
     if *enabled && !requires_default && levels.is_empty() {
         tracing::info!(name, "no default topology is configured; sets that name no topology refer to this name");
     }
@@ -33,7 +36,7 @@ pub(crate) async fn check(client: &Client, configuration: &TopologyAwareScheduli
         "the default topology does not exist: create a ClusterTopology with the name {name}, or configure \
          topologyAwareScheduling.levels, so that Grove creates it, or remove topologyAwareScheduling.name and topology"
     );
-    Err(MissingPrerequisite { message, exit_code: EXIT_CODE }.into())
+    Err(MissingPrerequisite { message, exit_code: if *has_alias { ENOENT } else { EXIT_CODE } }.into())
 }
 
 /// Whether the API server has the object. Only its metadata is decoded.
@@ -55,7 +58,7 @@ mod tests {
     use super::*;
 
     /// The result, if the API server has an object at this path.
-    async fn check_with(configuration: &str, existing: &'static str) -> Result<(), String> {
+    async fn check_with(configuration: &str, existing: &'static str) -> Result<(), (u8, String)> {
         let text =
             format!("apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{configuration}");
         let configuration = OperatorConfiguration::read(&serde_saphyr::from_str::<Value>(&text).expect("YAML"))
@@ -71,8 +74,7 @@ mod tests {
         });
         check(&client, &configuration).await.map_err(|error| {
             let missing = error.downcast_ref::<MissingPrerequisite>().expect("a missing prerequisite");
-            assert_eq!(missing.exit_code, 2);
-            missing.message.clone()
+            (missing.exit_code, missing.message.clone())
         })
     }
 
@@ -87,10 +89,13 @@ mod tests {
         ] {
             assert_eq!(check_with(configuration, none).await, Ok(()), "{configuration}");
         }
-        for configuration in
-            ["topologyAwareScheduling: {enabled: true, name: racks}", "topology: {enabled: true, name: racks}"]
-        {
-            let error = check_with(configuration, none).await.expect_err("a missing topology");
+        for (configuration, expected) in [
+            ("topologyAwareScheduling: {enabled: true, name: racks}", 3),
+            ("topology: {enabled: true, name: racks}", 2),
+            ("topology: {enabled: true}\ntopologyAwareScheduling: {name: racks}", 2),
+        ] {
+            let (exit_code, error) = check_with(configuration, none).await.expect_err("a missing topology");
+            assert_eq!(exit_code, expected, "{configuration}");
             assert!(error.contains("create a ClusterTopology with the name racks"), "{error}");
             assert_eq!(check_with(configuration, "clustertopologies/racks").await, Ok(()));
             assert_eq!(check_with(configuration, "clustertopologybindings/racks").await, Ok(()));

@@ -103,12 +103,17 @@ fn with_levels(rack: &str) -> Value {
     json!({ "enabled": true, "levels": [{ "domain": "rack", "key": rack }, { "domain": "host", "key": HOST }] })
 }
 
-/// The flags for this section of the configuration.
+/// The flags for a configuration with `topologyAwareScheduling`.
 fn configuration(name: &str, topology: &Value) -> [String; 2] {
+    configuration_of(name, "topologyAwareScheduling", topology)
+}
+
+/// The flags for a configuration with this section.
+fn configuration_of(name: &str, section: &str, topology: &Value) -> [String; 2] {
     let configuration = json!({
         "apiVersion": "operator.config.grove.io/v1alpha1",
         "kind": "OperatorConfiguration",
-        "topologyAwareScheduling": topology,
+        section: topology,
         "scheduler": { "profiles": [{ "name": "default-scheduler" }, { "name": "kai-scheduler" }] },
     });
     let file = TestCluster::shared().dir().join(format!("topologies-{name}.yaml"));

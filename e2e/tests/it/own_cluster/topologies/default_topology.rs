@@ -9,8 +9,8 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::{
-    DEFAULT, FINALIZER, HOST, SERVICE, Services, configuration, create_set, enabled, has_reason, keys, set, topologies,
-    topology, wait_for, wait_for_levels, wait_until_deleted, with_levels,
+    DEFAULT, FINALIZER, HOST, SERVICE, Services, configuration_of, create_set, enabled, has_reason, keys, set,
+    topologies, topology, wait_for, wait_for_levels, wait_until_deleted, with_levels,
 };
 
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -103,15 +103,18 @@ pub(super) async fn a_topology_of_a_user_becomes_the_default(services: &mut Serv
     wait_for_levels(client, DEFAULT, &["r", HOST]).await;
 }
 
-/// The service ends with ENOENT.
+/// The service ends, with ENOENT if the configuration has the section `topology`.
 pub(super) async fn a_required_default_that_does_not_exist_ends_the_service(services: &mut Services) {
-    let mut arguments = services.command_line[1..].to_vec();
-    let [flag, file] = configuration("seventh", &json!({ "enabled": true, "name": "absent" }));
-    let at = arguments.iter().position(|argument| *argument == flag).expect("the flag");
-    arguments[at + 1] = file;
-    let output = services.while_stopped(run_to_exit(SERVICE, &arguments)).await;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("create a ClusterTopology with the name absent"), "{text}");
+    for (section, exit_code) in [("topology", 2), ("topologyAwareScheduling", 3)] {
+        let mut arguments = services.command_line[1..].to_vec();
+        let name = format!("without-default-{section}");
+        let [flag, file] = configuration_of(&name, section, &json!({ "enabled": true, "name": "absent" }));
+        let at = arguments.iter().position(|argument| *argument == flag).expect("the flag");
+        arguments[at + 1] = file;
+        let output = services.while_stopped(run_to_exit(SERVICE, &arguments)).await;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(output.status.code(), Some(exit_code), "{text}");
+        assert!(text.contains("create a ClusterTopology with the name absent"), "{text}");
+    }
 }
