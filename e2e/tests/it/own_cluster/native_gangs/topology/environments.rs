@@ -2,14 +2,14 @@
 //! constraint, and their pods run on the nodes of their environment.
 
 use e2e::binding_log::is_bound;
-use e2e::kubectl::kubectl_on;
+use e2e::kubectl::run_in_bash;
 use e2e::{Namespace, NamespaceState, TestCluster};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use serde_json::Value;
+use serde_json::json;
 
-use super::super::case::{Case, pods_of};
+use super::super::case::{Case, pods_of, set};
 use super::{Nodes, create_topology, delete_topology, set_of};
 
 const DEFAULT: &str = "grove-topology";
@@ -28,12 +28,17 @@ const SETS: [(&str, &str, Option<&str>); 4] = [
 ];
 /// The pods of a set, and the nodes of a rack. Each pod needs a node.
 const PODS: i32 = 2;
-const LISTING: &str = "\
-aws-p5                   ml-team/inference-llama
-aws-p5                   ml-team/inference-mixtral
-gcp-a3                   batch/training-job-1
-grove-topology (default) default/simple-inference
-";
+/// A set without pods in the form of the Go operator, which names the topology `aws-p5` in its constraint.
+const OTHER_FORM: &str = "other-form";
+const PAGE: &str = include_str!("../../../../../../docs/topology-controller.md");
+/// The command does not read the topology of the other form.
+const LISTING: [&str; 5] = [
+    "aws-p5 ml-team/inference-llama",
+    "aws-p5 ml-team/inference-mixtral",
+    "gcp-a3 batch/training-job-1",
+    "grove-topology (default) batch/other-form",
+    "grove-topology (default) default/simple-inference",
+];
 
 pub(super) async fn each_environment_has_its_topology(cluster: &TestCluster) {
     let case = Case::create(cluster, "environments").await;
@@ -53,6 +58,11 @@ pub(super) async fn each_environment_has_its_topology(cluster: &TestCluster) {
         let key = key_of(topology.unwrap_or(DEFAULT));
         assert_eq!(Nodes::list(client).await.labels(&pods, key).len(), 1, "{name}");
     }
+    let mut other_form = set(OTHER_FORM, &[case.clique("a", (PODS, PODS), "p")]);
+    other_form["spec"]["replicas"] = json!(0);
+    other_form["spec"]["template"]["topologyConstraint"] =
+        json!({ "topologyName": "aws-p5", "pack": { "required": "rack" } });
+    namespaces.get("batch").create_yaml::<PodCliqueSet>(&other_form.to_string()).await;
     assert_eq!(listing(cluster).await, LISTING);
     delete_all(client, &namespaces).await;
 }
@@ -81,7 +91,8 @@ async fn create_topologies_and_nodes(case: &Case) {
 }
 
 async fn delete_all(client: &Client, namespaces: &Namespaces) {
-    for (of, name, _) in SETS {
+    let sets = SETS.iter().map(|(of, name, _)| (*of, *name));
+    for (of, name) in sets.chain([("batch", OTHER_FORM)]) {
         namespaces.get(of).delete_object::<PodCliqueSet>(name).await;
     }
     for namespace in &namespaces.0 {
@@ -103,20 +114,13 @@ async fn wait_until_bound(namespace: &Namespace, gang: &str) -> Vec<Pod> {
     pods_of(&state, gang).into_iter().cloned().collect()
 }
 
-/// The listing of the design: kubectl lists all sets as JSON; from each one, it shows the name of the topology in the template, the namespace
-/// and the name, sorted and in columns. Sets in the namespaces of other cases are omitted.
-async fn listing(cluster: &TestCluster) -> String {
-    let text = kubectl_on(cluster, &["get", "podcliquesets", "--all-namespaces", "--output=json"], "").await;
-    let sets: Value = serde_json::from_str(&text.expect("the sets")).expect("JSON");
-    let row = |set: &Value| {
-        let [namespace, name] = ["namespace", "name"].map(|field| set["metadata"][field].as_str().expect("a name"));
-        let topology = set["spec"]["template"]["clusterTopologyName"].as_str();
-        let is_listed = SETS.iter().any(|(of, ..)| *of == namespace);
-        is_listed.then(|| (topology.unwrap_or("grove-topology (default)").to_owned(), format!("{namespace}/{name}")))
-    };
-    let mut rows: Vec<(String, String)> = sets["items"].as_array().expect("a list").iter().filter_map(row).collect();
-    rows.sort();
-    let width = rows.iter().map(|(topology, _)| topology.len()).max().unwrap_or_default();
-    let lines: Vec<String> = rows.iter().map(|(topology, set)| format!("{topology:width$} {set}\n")).collect();
-    lines.concat()
+/// The output of the command in the documentation, which is that of the design, for the sets of this case. Other cases have sets in other
+/// namespaces, whose names change the width of the columns.
+async fn listing(cluster: &TestCluster) -> Vec<String> {
+    let (_, page) = PAGE.split_once("```bash\n").expect("a command");
+    let (command, _) = page.split_once("```").expect("the end of the command");
+    let text = run_in_bash(cluster, command).await;
+    let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let is_listed = |row: &String| SETS.iter().any(|(of, ..)| row.contains(&format!(" {of}/")));
+    rows.filter(is_listed).collect()
 }
