@@ -146,12 +146,16 @@ async fn an_inference_graph_expands_as_recorded() {
     expands_as_recorded("e2e-expand-graph", folder().join("inference-graph.yaml")).await;
 }
 
+async fn create_topology(manifest: &str) {
+    let topology: ClusterTopology = serde_saphyr::from_str(manifest).expect("a topology");
+    let topologies = Api::<ClusterTopology>::all(TestCluster::shared().client().await);
+    topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
+}
+
 #[tokio::test]
 async fn a_set_with_every_field_expands_as_recorded() {
     let topology = "{metadata: {name: racks}, spec: {levels: [{domain: block, key: b}, {domain: rack, key: r}, {domain: host, key: h}]}}";
-    let topology: ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
-    let topologies = Api::<ClusterTopology>::all(TestCluster::shared().client().await);
-    topologies.create(&PostParams::default(), &topology).await.expect("the topology is created");
+    create_topology(topology).await;
     in_namespace("e2e-expand-all", async |ns| {
         let shared = create_claim_templates(ns).await;
         expands_in(ns, &folder().join("every-field.yaml")).await;
@@ -195,6 +199,13 @@ async fn the_training_example_expands_as_recorded() {
 }
 
 #[tokio::test]
+async fn the_packed_example_expands_as_recorded() {
+    let topology = std::fs::read_to_string(examples().join("cluster-topology.yaml")).expect("the topology");
+    create_topology(&topology).await;
+    expands_as_recorded("e2e-expand-packed", examples().join("packed.yaml")).await;
+}
+
+#[tokio::test]
 async fn the_examples_with_shared_claims_expand_as_recorded() {
     in_namespace("e2e-expand-claims", async |ns| {
         GPUS.install(&ns.client, 8).await.expect("the devices");
@@ -209,7 +220,8 @@ async fn the_examples_with_shared_claims_expand_as_recorded() {
 
 #[test]
 fn every_manifest_has_an_expansion_test() {
-    let tested = include_str!("expansion.rs");
+    // The example with a ComputeDomain needs a configuration of its own.
+    let tested = [include_str!("expansion.rs"), include_str!("own_cluster/compute_domains/example.rs")].concat();
     let manifests = [folder(), examples()].map(|folder| std::fs::read_dir(folder).expect("a folder"));
     let mut names: BTreeMap<String, bool> = BTreeMap::new();
     for file in manifests.into_iter().flatten().map(|file| file.expect("a file").path()) {

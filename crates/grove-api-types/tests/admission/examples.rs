@@ -5,6 +5,7 @@ use std::path::Path;
 
 use grove_api_types::admission::{default_pod_clique_set, validate_cluster_topology_create, validate_create};
 use grove_api_types::configuration::TopologyDomain;
+use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::{ClusterTopology, PodCliqueSet};
 use grove_test_support::rows::RowFacts;
 use serde_json::{Value, json};
@@ -50,6 +51,7 @@ fn example_sets_are_valid_and_keep_their_fields() {
         .iter_mut()
         .filter(|topology| topology.name == "racks")
         .for_each(|racks| racks.levels = levels.clone());
+    facts.topologies.push(Topology::from(&example_topology()));
     let mut seen = 0;
     for (file, sent) in folders.iter().flat_map(|folder| sets(folder)) {
         let patch = default_pod_clique_set(&sent, None, &facts);
@@ -67,11 +69,15 @@ fn example_sets_are_valid_and_keep_their_fields() {
     assert!(seen > 6, "{seen}");
 }
 
-#[test]
-fn the_example_of_a_topology_is_valid_and_has_each_domain() {
+fn example_topology() -> ClusterTopology {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/cluster-topology.yaml");
     let text = fs::read_to_string(path).expect("the example");
-    let topology: ClusterTopology = serde_saphyr::from_str(&text).expect("a topology");
+    serde_saphyr::from_str(&text).expect("a topology")
+}
+
+#[test]
+fn the_example_of_a_topology_is_valid_and_has_each_domain() {
+    let topology = example_topology();
     let domains: Vec<&str> = topology.spec.levels.iter().map(|level| level.domain.as_str()).collect();
     assert_eq!(domains, TopologyDomain::ALL.map(|(name, _)| name));
     let result = validate_cluster_topology_create(&topology, &topology_facts(&RowFacts::default()));

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 mod configuration;
 mod deletion;
+mod example;
 mod groups;
 mod kills;
 mod lifecycle;
@@ -184,6 +185,7 @@ async fn compute_domains_follow_their_set() {
         lifecycle::two_sets_share_no_node(&cluster),
         lifecycle::a_foreign_object_and_a_quota_block_one_replica(&cluster),
         groups::each_mnnvl_group_has_a_domain(&cluster),
+        example::the_workers_of_the_example_share_a_domain(&cluster),
         shared_claims::three_kinds_of_claims_coexist(&cluster),
         deletion::deletions_in_each_order_leave_no_domain(&cluster),
         deletion::deletions_of_a_set_release_its_domains(&cluster),
