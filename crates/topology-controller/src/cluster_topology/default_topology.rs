@@ -108,7 +108,7 @@ mod tests {
     fn the_created_default_has_the_configured_levels_and_the_label_of_grove() {
         let levels = "levels: [{domain: zone, key: z}, {domain: rack, key: r}]";
         let created = managed_by(&format!("enabled: true, {levels}"));
-        expect![[r#"
+        expect![[r"
             apiVersion: grove.io/v1alpha1
             kind: ClusterTopology
             metadata:
@@ -121,7 +121,7 @@ mod tests {
                 key: z
               - domain: rack
                 key: r
-        "#]]
+        "]]
         .assert_eq(&serde_saphyr::to_string(&created).expect("YAML"));
         assert_eq!(managed_by(&format!("enabled: false, {levels}")), None);
         assert_eq!(managed_by("enabled: true"), None, "without levels, an administrator creates the topology");

@@ -30,7 +30,7 @@ fn record(observed: &mut Observed) -> Option<String> {
         Step::Patch(Patch { target, change: PatchBody::Merge(change), .. }) if target.name == "m-0" => {
             Some(change.clone())
         }
-        _ => None,
+        Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,
     });
     if let Some(patch) = patch {
         let record = patch["metadata"]["annotations"][SCALE].as_str().map(str::to_owned);
