@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
+use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
@@ -105,7 +106,9 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
 async fn confirm_topology(ctx: &Context<SetOwner>, observed: &mut Observed) -> Result<(), ReconcileError> {
     let Some(name) = observed.topology_to_confirm() else { return Ok(()) };
     match topologies::get_live(&ctx.client, &name).await {
-        Ok(Some(topology)) => observed.topologies.found(&observed.set, topology),
+        Ok(Some(topology)) => {
+            observed.topologies.found(&observed.set, topology, observed.children.of_kind::<PodGang>());
+        }
         Ok(None) => {}
         Err(error @ (kube::Error::SerdeError(_) | kube::Error::Api(_))) if !is_temporary(&error) => {
             tracing::warn!(topology = name, %error, "cannot read the topology; the gangs of the set have no constraints");

@@ -16,6 +16,8 @@ pub(crate) struct GangTopologies {
     of_set: SetTopology,
     /// By the name of the gang.
     retained: BTreeMap<String, RetainedConstraints>,
+    /// The live gangs with the preferred keys of the other form of constraints, by name.
+    of_other_form: BTreeMap<String, Arc<PodGang>>,
 }
 
 /// The topology that the constraints of a set refer to.
@@ -70,30 +72,45 @@ impl GangTopologies {
     ) -> Self {
         let template = &set.spec.template;
         if !is_enabled {
-            return Self { of_set: SetTopology::Disabled, retained: BTreeMap::new() };
+            return Self { of_set: SetTopology::Disabled, ..Self::default() };
         }
         let by = |topology| PackConstraints::new(template, topology);
         let of_set = find(name).map_or_else(
             || SetTopology::NotFound { name: name.to_owned(), is_default: !names_topology(set) },
             |it| SetTopology::Found(by(it)),
         );
-        let mut retained = BTreeMap::new();
+        let is_found = matches!(of_set, SetTopology::Found(_));
+        let mut topologies = Self { of_set, ..Self::default() };
         for (gang, has_scheduled_pods) in gangs {
-            let Some(current) = gang.annotations().get(TOPOLOGY_NAME).filter(|_| has_scheduled_pods) else { continue };
-            if current == name && matches!(of_set, SetTopology::Found(_)) {
-                continue;
+            let Some(current) = gang.annotations().get(TOPOLOGY_NAME) else { continue };
+            if has_scheduled_pods && !(current == name && is_found) {
+                let topology = (current != name).then(|| find(current)).flatten();
+                let of_gang = topology
+                    .map_or_else(|| RetainedConstraints::Live(Arc::clone(gang)), |it| RetainedConstraints::Of(by(it)));
+                topologies.retained.insert(gang.name_any(), of_gang);
             }
-            let topology = (current != name).then(|| find(current)).flatten();
-            let of_gang = topology
-                .map_or_else(|| RetainedConstraints::Live(Arc::clone(gang)), |it| RetainedConstraints::Of(by(it)));
-            retained.insert(gang.name_any(), of_gang);
+            topologies.add_if_of_other_form(gang);
         }
-        Self { of_set, retained }
+        topologies
+    }
+
+    fn add_if_of_other_form(&mut self, gang: &Arc<PodGang>) {
+        let GangConstraints::Of(constraints) = self.of_gang(&gang.name_any()) else { return };
+        let current = gang.annotations().get(TOPOLOGY_NAME).map(String::as_str);
+        if current == Some(constraints.topology_name()) && constraints.has_preferred_keys_of_other_form(&gang.spec) {
+            self.of_other_form.insert(gang.name_any(), Arc::clone(gang));
+        }
     }
 
     /// Replaces the state of a topology that the cache lacks and the API server has.
-    pub(crate) fn found(&mut self, set: &PodCliqueSet, topology: Topology) {
+    pub(crate) fn found<'r>(
+        &mut self,
+        set: &PodCliqueSet,
+        topology: Topology,
+        gangs: impl IntoIterator<Item = &'r Arc<PodGang>>,
+    ) {
         self.of_set = SetTopology::Found(PackConstraints::new(&set.spec.template, topology));
+        gangs.into_iter().for_each(|gang| self.add_if_of_other_form(gang));
     }
 
     /// The gang has a bound pod, so it retains its constraints if its annotation names another topology than the set.
@@ -133,6 +150,11 @@ impl GangTopologies {
             };
             (gang.as_str(), topology)
         })
+    }
+
+    /// The live gang, if it has the preferred keys of the other form of constraints.
+    pub(crate) fn of_other_form(&self, gang: &str) -> Option<&PodGang> {
+        self.of_other_form.get(gang).map(|live| &**live)
     }
 
     /// Where the constraints of a gang come from.

@@ -212,6 +212,23 @@ fn other_constraints_begin_the_next_incarnation_if_no_pod_is_bound() {
 }
 
 #[test]
+fn the_other_form_of_equal_constraints_begins_no_incarnation_and_changes_no_affinity() {
+    for (from, to) in
+        [("{packDomain: block}", "{pack: {required: block}}"), ("{pack: {required: block}}", "{packDomain: block}")]
+    {
+        let form = |text: &str| serde_saphyr::from_str(text).expect("a constraint");
+        let process = Process::new();
+        let mut set = set("null");
+        set.set.spec.template.topology_constraint = form(from);
+        let mut settled = process.settled(&set);
+        settled.set.spec.template.topology_constraint = form(to);
+        let observed = process.observe(4000, &settled);
+        assert!(!observed.pod_groups.needs_bound_pods(), "no next incarnation");
+        assert_eq!(plan(&observed).to_string(), "nothing to do\n", "{from} to {to}");
+    }
+}
+
+#[test]
 fn the_cliques_of_a_gang_with_bound_pods_get_the_affinity_of_other_constraints() {
     let process = Process::new();
     let mut observed = process.settled(&host());

@@ -395,6 +395,6 @@ fn a_live_get_confirms_that_a_topology_does_not_exist() {
     assert_eq!(confirmed(&none, &unconstrained, false), None, "the gangs have none");
 
     let mut found = observe_with(&none, &new, false);
-    found.topologies.found(&found.set.clone(), Topology::from(&topology("grove-topology", &FULL)));
+    found.topologies.found(&found.set, Topology::from(&topology("grove-topology", &FULL)), []);
     assert_eq!(summary(&applied(&found)), summary(&observe_with(&full, &constrained, false)));
 }

@@ -1,9 +1,13 @@
 //! The gangs of a set after changes of its constraints and of the keys of its topology, and the topology that its label names.
 
 use expect_test::expect;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::topology::Topology;
+use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 
-use super::new;
-use super::topology::{FULL, applied, check, next, observe_with, set, topology};
+use super::topology::{FULL, applied, check, next, observe_with, set, summary, topology};
+use super::{change, new, plan};
+use crate::set::observed::Observed;
 use crate::topologies::Topologies;
 
 fn default_topology() -> Topologies {
@@ -44,6 +48,106 @@ fn changed_constraints_are_translated_again() {
             False/AllClusterTopologyLevelsAvailable: the set has no topology constraints
         "]]
         .assert_eq(&after(&none));
+    }
+}
+
+/// `packDomain` is replaced by an equal `pack.required`, or the reverse.
+#[test]
+fn the_other_form_of_equal_constraints_changes_only_new_gangs() {
+    let full = default_topology();
+    let new_gang = |form: &str| match form {
+        "packDomain" => "m-0-g-1 by grove-topology: r/h; m-0-g-2-b -/h\n",
+        _ => "m-0-g-1 by grove-topology: r/-; m-0-g-2-b -\n",
+    };
+    for (from, to) in [("packDomain", "required"), ("required", "packDomain")] {
+        for has_scheduled_pods in [false, true] {
+            let before = applied(&observe_with(&full, &new(&set(from, "")), false));
+            let mut changed = Observed { set: new(&set(to, "")).set, ..before.clone() };
+            let observed = observe_with(&full, &changed, has_scheduled_pods);
+            assert_eq!(plan(&observed).to_string(), "nothing to do\n", "{from} to {to}");
+            change(&mut changed, "m-0-g", |group: &mut PodCliqueScalingGroup| group.spec.replicas = 3);
+            let scaled = applied(&observe_with(&full, &changed, has_scheduled_pods));
+            let (mut lines, mut expected) = (summary(&observe_with(&full, &scaled, false)), summary(&before));
+            for text in [&mut lines, &mut expected] {
+                text.truncate(text.rfind("False/").expect("a condition"));
+            }
+            assert_eq!(lines, expected + new_gang(to), "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn other_required_keys_and_a_preference_of_the_user_change_the_preferred_keys_of_existing_gangs() {
+    let (full, of_pack) = (default_topology(), set("required", ""));
+    let before = applied(&observe_with(&full, &new(&set("packDomain", "")), false));
+    let after = |set: &str| next(&before, set, &full, false);
+    // The scaled gang has the required key of its group, which stays.
+    expect![[r"
+        m-0 by grove-topology: r/-; m-0-g-0 [m-0-g-0-b] r/-; m-0-a h/-; m-0-g-0-b -
+        m-0-g-0 by grove-topology: r/h; m-0-g-1-b -/h
+        False/AllClusterTopologyLevelsAvailable: the topology grove-topology has all levels of the constraints
+    "]]
+    .assert_eq(&after(&of_pack.replace("{required: zone}", "{required: rack}")));
+    expect![[r"
+        m-0 by grove-topology: z/r; m-0-g-0 [m-0-g-0-b] r/-; m-0-a h/-; m-0-g-0-b -
+        m-0-g-0 by grove-topology: r/-; m-0-g-1-b -
+        False/AllClusterTopologyLevelsAvailable: the topology grove-topology has all levels of the constraints
+    "]]
+    .assert_eq(&after(&of_pack.replace("{required: zone}", "{required: zone, preferred: rack}")));
+    expect![[r"
+        m-0 by grove-topology: z/h; m-0-g-0 [m-0-g-0-b] h/h; m-0-a h/h; m-0-g-0-b -/h
+        m-0-g-0 by grove-topology: h/h; m-0-g-1-b -/h
+        False/AllClusterTopologyLevelsAvailable: the topology grove-topology has all levels of the constraints
+    "]]
+    .assert_eq(&after(&set("packDomain", "").replace("packDomain: rack", "packDomain: host")));
+    let preferred = of_pack.replace("{required: zone}", "{required: zone, preferred: host}");
+    let before = applied(&observe_with(&full, &new(&preferred), false));
+    expect![[r"
+        m-0 by grove-topology: z/-; m-0-g-0 [m-0-g-0-b] r/-; m-0-a h/-; m-0-g-0-b -
+        m-0-g-0 by grove-topology: r/-; m-0-g-1-b -
+        False/AllClusterTopologyLevelsAvailable: the topology grove-topology has all levels of the constraints
+    "]]
+    .assert_eq(&next(&before, &of_pack, &full, false));
+}
+
+#[test]
+fn a_gang_follows_the_form_of_its_set_together_with_another_topology_of_the_same_keys() {
+    let both = Topologies::of(vec![topology("one", &FULL), topology("two", &FULL)], vec![]);
+    let before = applied(&observe_with(&both, &new(&set("packDomain", "clusterTopologyName: one")), false));
+    expect![[r"
+        m-0 by two: z/-; m-0-g-0 [m-0-g-0-b] r/-; m-0-a h/-; m-0-g-0-b -
+        m-0-g-0 by two: r/-; m-0-g-1-b -
+        False/AllClusterTopologyLevelsAvailable: the topology two has all levels of the constraints
+    "]]
+    .assert_eq(&next(&before, &set("required", "clusterTopologyName: two"), &both, false));
+}
+
+/// The cache lacks the topology.
+#[test]
+fn the_other_form_changes_no_gang_of_a_topology_that_a_live_get_finds() {
+    let before = applied(&observe_with(&default_topology(), &new(&set("packDomain", "")), false));
+    let changed = Observed { set: new(&set("required", "")).set, ..before.clone() };
+    let mut found = observe_with(&Topologies::of(vec![], vec![]), &changed, false);
+    let live = Topology::from(&topology("grove-topology", &FULL));
+    found.topologies.found(&found.set, live, found.children.of_kind::<PodGang>());
+    assert_eq!(plan(&found).to_string(), "nothing to do\n");
+}
+
+#[test]
+fn an_edited_preferred_key_is_restored() {
+    let full = default_topology();
+    for form in ["packDomain", "required"] {
+        let before = applied(&observe_with(&full, &new(&set(form, "")), false));
+        let mut edited = before.clone();
+        change(&mut edited, "m-0", |gang: &mut PodGang| {
+            let pack =
+                gang.spec.topology_constraint.as_mut().and_then(|constraint| constraint.pack_constraint.as_mut());
+            let preferred = &mut pack.expect("a constraint").preferred;
+            *preferred = preferred.take().is_none().then(|| "h".to_owned());
+        });
+        let restored = applied(&observe_with(&full, &edited, false));
+        assert_ne!(summary(&edited), summary(&before), "{form}");
+        assert_eq!(summary(&restored), summary(&before), "{form}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use grove_api_types::expansion::{Clique, Gang, GroupReplica, SetReplica};
 use grove_api_types::labels::TOPOLOGY_NAME;
+use grove_api_types::pack_constraints::has_equal_required_keys;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec, TopologyConstraint, TopologyConstraintGroupConfig};
 use grove_api_types::v1alpha1;
 use kube::ResourceExt;
@@ -12,6 +13,8 @@ use crate::set::gang_topologies::GangConstraints;
 use crate::set::observed::SetExpansion;
 
 /// Sets the constraints of a desired gang, and the annotation that names their topology. Without a constraint, the gang has no annotation.
+/// Only the form of the constraints of the set has changed, from `packDomain` to an equal `pack.required` or the reverse, if the live gang has
+/// the same required keys. Then it retains its constraints.
 pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) {
     let constraints = match expansion.topologies.of_gang(gang.name.as_str()) {
         GangConstraints::None => return,
@@ -32,6 +35,10 @@ pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: 
     }
     if let Some(constraints) = constraints.filter(|_| is_constrained(&desired.spec)) {
         annotate(desired, constraints.topology_name());
+    }
+    let of_other_form = expansion.topologies.of_other_form(gang.name.as_str());
+    if let Some(live) = of_other_form.filter(|live| has_equal_required_keys(&live.spec, &desired.spec)) {
+        retain(live, desired);
     }
 }
 
