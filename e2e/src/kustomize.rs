@@ -1,4 +1,4 @@
-//! Kustomizations as users write them: one of the bases in `deploy/` with components.
+//! Kustomizations as users write them: bases in `deploy/` with components.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,42 @@ use crate::test_cluster::TestCluster;
 /// Objects by kind and name, such as `Service/webhook-server`.
 pub type RenderedManifests = BTreeMap<String, Value>;
 
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
+
 /// Writes a kustomization of a base with components into the cluster's folder, and returns its folder.
 ///
 /// # Panics
 /// If it cannot be written.
 pub fn overlay(cluster: &TestCluster, base: &str, components: &[&str]) -> PathBuf {
-    // Kustomize accepts only relative paths.
-    let folder = cluster
-        .dir()
-        .join(["overlay", base].into_iter().chain(components.iter().copied()).collect::<Vec<_>>().join("-"));
+    write_overlay(cluster, &[base], components, json!({}))
+}
+
+/// Writes a kustomization of bases with components in another namespace, as the documentation describes it.
+///
+/// # Panics
+/// If it cannot be written.
+pub fn overlay_in(cluster: &TestCluster, namespace: &str, bases: &[&str], components: &[&str]) -> PathBuf {
+    let fields = json!({ "namespace": namespace, "replacements": [{ "path": "namespace.yaml" }] });
+    let folder = write_overlay(cluster, bases, components, fields);
+    // Kustomize reads files only below the folder of the kustomization.
+    std::fs::copy(Path::new(DEPLOY).join("namespace.yaml"), folder.join("namespace.yaml")).expect("the file is copied");
+    folder
+}
+
+fn write_overlay(cluster: &TestCluster, bases: &[&str], components: &[&str], mut fields: Value) -> PathBuf {
+    let names = ["overlay"].into_iter().chain(bases.iter().copied()).chain(components.iter().copied());
+    let folder = cluster.dir().join(names.collect::<Vec<_>>().join("-"));
     std::fs::create_dir_all(&folder).expect("a folder");
+    // Kustomize accepts only relative paths.
     let depth = folder.canonicalize().expect("the folder exists").components().count() - 1;
-    let deploy =
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).canonicalize().expect("the folder of manifests");
+    let deploy = Path::new(DEPLOY).canonicalize().expect("the folder of manifests");
     let deploy = ["../".repeat(depth), deploy.display().to_string().trim_start_matches('/').to_owned()].concat();
-    let paths: Vec<_> = components.iter().map(|component| format!("{deploy}/components/{component}")).collect();
-    let text = json!({ "resources": [format!("{deploy}/base/{base}")], "components": paths }).to_string();
-    std::fs::write(folder.join("kustomization.yaml"), text).expect("the kustomization is written");
+    let paths = |kind: &str, names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("{deploy}/{kind}/{name}")).collect()
+    };
+    fields["resources"] = json!(paths("base", bases));
+    fields["components"] = json!(paths("components", components));
+    std::fs::write(folder.join("kustomization.yaml"), fields.to_string()).expect("the kustomization is written");
     folder
 }
 

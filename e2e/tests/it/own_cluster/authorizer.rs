@@ -3,6 +3,7 @@
 
 mod devices;
 mod managed_rows;
+mod other_namespace;
 mod webhook_outage;
 
 use e2e::poll::poll_until;
@@ -53,6 +54,7 @@ async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
         failures.join("\n")
     );
     webhook_outage::only_protected_changes_fail(&cluster).await;
+    other_namespace::accounts_are_limited_and_exempt(&cluster).await;
     cluster.down().await;
 }
 

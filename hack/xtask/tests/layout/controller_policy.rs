@@ -1,7 +1,6 @@
 //! The component `controller-policy` limits every write that RBAC allows the accounts of the controllers.
 
 use super::tree;
-use grove_api_types::SERVICE_USER_PREFIX;
 use serde_json::Value;
 use std::fs;
 use xtask::permissions::{Access, granted_to_all};
@@ -10,6 +9,11 @@ const FILE: &str = "deploy/components/controller-policy/policies.yaml";
 const CONTROLLERS: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller"];
 /// Resources that the policies do not limit: an event has no effect, and RBAC limits Leases to the namespace of the services.
 const UNLIMITED: [&str; 2] = ["events", "leases"];
+
+/// The condition of each policy: the user is an account to which the `ClusterRoleBinding` in the parameter gives permissions. So the policy
+/// follows the account into another namespace.
+const IS_BOUND: &str = "params.?subjects.orValue([]).exists(subject, request.userInfo.username == \
+                        'system:serviceaccount:' + subject.?namespace.orValue('') + ':' + subject.name)";
 
 /// The documents of a file. An invalid document is null and limits nothing.
 fn parse(text: &str) -> Vec<Value> {
@@ -30,24 +34,27 @@ fn has(list: &Value, text: &str) -> bool {
     list.as_array().is_some_and(|items| items.iter().any(|item| item.as_str() == Some(text)))
 }
 
-/// Whether a binding denies the requests that violate the policy.
-fn is_enforced(documents: &[Value], policy: &Value) -> bool {
+/// Whether a binding denies the requests of the account that violate the policy. The `ClusterRoleBinding` has the name of the account.
+fn is_enforced(documents: &[Value], policy: &Value, account: &str) -> bool {
     documents.iter().any(|document| {
         let is_binding = document["kind"] == "ValidatingAdmissionPolicyBinding";
         let spec = &document["spec"];
-        is_binding && spec["policyName"] == policy["metadata"]["name"] && has(&spec["validationActions"], "Deny")
+        is_binding
+            && spec["policyName"] == policy["metadata"]["name"]
+            && spec["paramRef"]["name"] == account
+            && has(&spec["validationActions"], "Deny")
     })
 }
 
 /// Whether a policy for the account matches these requests.
 fn is_limited(documents: &[Value], access: &Access, operation: &str) -> bool {
-    let condition = format!("request.userInfo.username == '{SERVICE_USER_PREFIX}{}'", access.account);
     documents.iter().filter(|document| document["kind"] == "ValidatingAdmissionPolicy").any(|policy| {
         let spec = &policy["spec"];
         let rules = spec["matchConstraints"]["resourceRules"].as_array().into_iter().flatten();
         let mut rules = rules.filter(|rule| has(&rule["operations"], operation));
-        spec["matchConditions"][0]["expression"].as_str() == Some(&*condition)
-            && is_enforced(documents, policy)
+        spec["matchConditions"][0]["expression"] == IS_BOUND
+            && spec["paramKind"]["kind"] == "ClusterRoleBinding"
+            && is_enforced(documents, policy, &access.account)
             && rules.any(|rule| has(&rule["apiGroups"], &access.group) && has(&rule["resources"], &access.resource))
     })
 }
@@ -80,14 +87,19 @@ fn a_write_without_policy_is_found() {
         group: String::new(),
         resource: resource.into(),
     };
-    let policy = "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints:\n    resourceRules:\n    \
-                  - {apiGroups: [\"\"], operations: [CREATE], resources: [pods]}\n  matchConditions:\n  - {name: c, expression: \
-                  \"request.userInfo.username == 'system:serviceaccount:grove-system:svc'\"}\n";
+    let policy = format!(
+        "kind: ValidatingAdmissionPolicy\nmetadata: {{name: p}}\nspec:\n  paramKind: {{kind: ClusterRoleBinding}}\n  matchConstraints:\n    \
+         resourceRules:\n    - {{apiGroups: [\"\"], operations: [CREATE], resources: [pods]}}\n  matchConditions:\n  \
+         - {{name: c, expression: \"{IS_BOUND}\"}}\n"
+    );
     let binding = |action: &str| {
-        format!("kind: ValidatingAdmissionPolicyBinding\nspec: {{policyName: p, validationActions: [{action}]}}\n")
+        format!(
+            "kind: ValidatingAdmissionPolicyBinding\nspec: {{policyName: p, paramRef: {{name: svc}}, validationActions: [{action}]}}\n"
+        )
     };
-    let unlimited =
-        |binding: &str, granted: &[Access]| unlimited_writes(&parse(&[policy, binding].join("---\n")), granted);
+    let unlimited = |binding: &str, granted: &[Access]| {
+        unlimited_writes(&parse(&[policy.as_str(), binding].join("---\n")), granted)
+    };
     let limited =
         [access("create", "pods"), access("list", "pods"), access("patch", "pods/status"), access("create", "events")];
     tree::assert_none(&unlimited(&binding("Deny"), &limited));
