@@ -76,6 +76,8 @@ pub mod available {
     pub const POD_REPLACEMENT_BACKOFF: &str = "PodReplacementBackoff";
     /// The `PodGang` of a clique has no space for the references of all pods. The pods run without references.
     pub const TOO_MANY_POD_REFERENCES: &str = "TooManyPodReferences";
+    /// The value of an annotation that another service writes cannot be read, or has a later version; nothing that depends on it is created.
+    pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";
     /// A clique lacks a label that its pods need.
     pub const LABEL_MISSING: &str = "LabelMissing";
 
@@ -164,7 +166,7 @@ pub mod resource_claims_created {
     pub const RESOURCE_CLAIM_NAME_CONFLICT: &str = "ResourceClaimNameConflict";
     /// A template does not exist; the message contains its namespace, its name and the field that refers to it.
     pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
-    /// The claims of a clique are unknown, because its annotation cannot be decoded.
+    /// The claims of a clique are unknown, because its annotation cannot be read or has a later version.
     pub const RESOURCE_CLAIMS_INVALID: &str = "ResourceClaimsInvalid";
     /// The API server does not serve claims; the message contains the remedy.
     pub const RESOURCE_CLAIMS_NOT_SERVED: &str = "ResourceClaimsNotServed";
@@ -208,6 +210,8 @@ pub mod gang_scheduling {
     pub const POD_GROUPS_FORBIDDEN: &str = "PodGroupsForbidden";
     /// The API server does not serve the `PodGroup`s of the scheduler.
     pub const POD_GROUPS_NOT_SERVED: &str = "PodGroupsNotServed";
+    /// The annotations of the gang about its `PodGroup` cannot be read, or have a later version; its `PodGroup` stays as it is.
+    pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";
     /// The scheduler needs one queue for the gang, and the set and its cliques name none or different ones.
     pub const QUEUE_MISSING: &str = "QueueMissing";
     /// The gang has topology constraints, and no annotation names the topology.

@@ -34,6 +34,9 @@ pub fn for_write(owner: &str, child: &str, verb: &str) -> &'static str {
     }
 }
 
+/// The code for an annotation that another service writes and that cannot be read. The Go operator has no such annotations.
+pub const ERR_UNREADABLE_ANNOTATION: &str = "ERR_UNREADABLE_ANNOTATION";
+
 /// The code for kinds without a code in the Go operator.
 pub const ERR_SYNC_CHILD: &str = "ERR_SYNC_CHILD";
 

@@ -79,3 +79,6 @@ pub const RESOURCE_CLAIM_DELETE_SUCCESSFUL: &str = "ResourceClaimDeleteSuccessfu
 pub const RESOURCE_CLAIM_DELETE_FAILED: &str = "ResourceClaimDeleteFailed";
 /// The template of shared claims does not exist.
 pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
+
+/// The value of an annotation that another service writes cannot be read, or has a later version.
+pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod admission;
+pub mod annotation_value;
 pub mod compute_domain;
 pub mod conditions;
 pub mod configuration;

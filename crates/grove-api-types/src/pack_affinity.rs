@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::annotation_value::{self, UnreadableAnnotation};
 use crate::hash;
 use crate::labels::PACK_AFFINITY;
 use crate::pod_group::{PackRecord, PodGroupRef};
@@ -66,25 +67,32 @@ pub struct PreferredAffinity {
 
 impl PackAffinity {
     /// The affinity of the pods of each clique of this gang that have one; `None` if the gang has no `PodGroup`.
-    pub fn of_gang(gang: &PodGang) -> Option<BTreeMap<&str, Self>> {
-        let record = PodGroupRef::of_gang(gang)?.spec.packing;
+    ///
+    /// # Errors
+    /// If the annotations of the gang cannot be read.
+    pub fn of_gang(gang: &PodGang) -> Result<Option<BTreeMap<&str, Self>>, UnreadableAnnotation> {
+        let Some(PodGroupRef { name: _, spec }) = PodGroupRef::of_gang(gang)? else { return Ok(None) };
         // A key that waits for the next incarnation does not make the constraints of the pods narrower.
         let is_stored = |record: PackRecord| {
             digest(&gang.spec).is_none_or(|current| current != record.constraints) || record.key.is_some()
         };
-        let (packing, has_key) = (GangPacking::of(&gang.spec), record.is_none_or(is_stored));
+        let (packing, has_key) = (GangPacking::of(&gang.spec), spec.packing.is_none_or(is_stored));
         let affinities = packing.cliques.keys().map(|clique| (*clique, packing.affinity(clique, has_key)));
-        Some(affinities.filter(|(_, affinity)| *affinity != Self::default()).collect())
+        Ok(Some(affinities.filter(|(_, affinity)| *affinity != Self::default()).collect()))
     }
 
-    /// The affinity in the annotation of a clique; `None` without a valid one.
-    pub fn of_annotation(clique: &impl ResourceExt) -> Option<Self> {
-        serde_json::from_str(clique.annotations().get(PACK_AFFINITY)?).ok()
+    /// The affinity in the annotation of a clique; `None` without the annotation.
+    ///
+    /// # Errors
+    /// If the annotation cannot be read. Its pods would not be packed as the gang requires.
+    pub fn of_annotation(clique: &impl ResourceExt) -> Result<Option<Self>, UnreadableAnnotation> {
+        let text = clique.annotations().get(PACK_AFFINITY);
+        text.map(|text| annotation_value::decode(PACK_AFFINITY, text)).transpose()
     }
 
     /// The value of the annotation.
     pub fn annotation(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        annotation_value::encode(self)
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
+use crate::annotation_value::{self, UnreadableAnnotation};
 use crate::labels::{PART_OF, POD_GROUP, POD_GROUP_SPEC};
 use crate::names::{PodCliqueSetName, PodGangName, PodGroupName};
 use crate::scheduler_v1alpha1::PodGang;
@@ -54,25 +55,25 @@ pub struct PodGroupRef {
 
 /// The fields of a `PodGroup` that are chosen at the beginning of an incarnation. The API server denies changes of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct PodGroupSpec {
     /// The number of pods that are scheduled together: the sum of the minimums of the cliques.
     pub min_count: i32,
     /// The priority of the gang.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// How the gang is packed; `None` without topology constraints.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<PackRecord>,
 }
 
 /// The topology constraints at the beginning of an incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct PackRecord {
     /// The key of node labels in the `PodGroup`: all pods are on nodes with the same value. `None` if no constraint concerns the whole gang,
     /// or if the API server does not store the key.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The [digest](crate::pack_affinity::digest) of all constraints of the gang.
     pub constraints: String,
@@ -97,20 +98,36 @@ impl PodGroupRef {
         Self { name: PodGroupName::of_incarnation(&PodGangName::new(gang), milliseconds).into(), spec }
     }
 
-    /// The `PodGroup` that the annotations of the gang name; `None` if they name none that pcs-controller could have chosen. An invalid
-    /// record of its fields counts as an empty one.
-    pub fn of_gang(gang: &PodGang) -> Option<Self> {
-        let name = gang.annotations().get(POD_GROUP)?;
-        incarnation(&gang.name_any(), name)?;
-        let spec = gang.annotations().get(POD_GROUP_SPEC).and_then(|spec| serde_json::from_str(spec).ok());
-        Some(Self { name: name.clone(), spec: spec.unwrap_or_default() })
+    /// The `PodGroup` that the annotations of the gang name; `None` if they name none.
+    ///
+    /// # Errors
+    /// If the name is none that pcs-controller could have chosen, or the record of the fields cannot be read.
+    pub fn of_gang(gang: &PodGang) -> Result<Option<Self>, UnreadableAnnotation> {
+        let Some(name) = name_in_annotation(&gang.name_any(), gang)? else { return Ok(None) };
+        let record = gang.annotations().get(POD_GROUP_SPEC);
+        let record = record.ok_or_else(|| UnreadableAnnotation::missing(POD_GROUP_SPEC))?;
+        Ok(Some(Self { name: name.to_owned(), spec: annotation_value::decode(POD_GROUP_SPEC, record)? }))
     }
 
     /// The annotations of the gang.
     pub fn annotations(&self) -> BTreeMap<String, String> {
-        let spec = serde_json::to_string(&self.spec).unwrap_or_default();
+        let spec = annotation_value::encode(&self.spec);
         BTreeMap::from([(POD_GROUP.to_owned(), self.name.clone()), (POD_GROUP_SPEC.to_owned(), spec)])
     }
+}
+
+/// The name of the `PodGroup` in the annotation of the gang, or of a clique of it; `None` without the annotation.
+///
+/// # Errors
+/// If the name is none that pcs-controller could have chosen.
+pub fn name_in_annotation<'a>(
+    gang: &str,
+    object: &'a impl ResourceExt,
+) -> Result<Option<&'a str>, UnreadableAnnotation> {
+    let Some(name) = object.annotations().get(POD_GROUP) else { return Ok(None) };
+    let detail = || format!("it is not the name of the PodGang, {gang}, a hyphen and a number");
+    incarnation(gang, name).ok_or_else(|| UnreadableAnnotation::invalid(POD_GROUP, &detail()))?;
+    Ok(Some(name))
 }
 
 /// The incarnation of the gang in the name of a `PodGroup`; `None` if the name is not `<PodGang>-<incarnation>`. Later incarnations have
@@ -151,20 +168,44 @@ mod tests {
             assert_eq!(group.name, "my-llm-0-1700000000000");
             let mut gang = gang("my-llm-0", &[]);
             gang.metadata.annotations = Some(group.annotations());
-            assert_eq!(PodGroupRef::of_gang(&gang), Some(group));
+            assert_eq!(PodGroupRef::of_gang(&gang), Ok(Some(group)));
         }
     }
 
     #[test]
-    fn a_name_that_no_incarnation_has_is_ignored() {
+    fn a_name_that_no_incarnation_has_is_an_error() {
+        let record = (POD_GROUP_SPEC, r#"{"minCount":1}"#);
         for name in
             ["", "my-llm-0", "my-llm-0-", "my-llm-0-x", "other-1", "my-llm-0--1", "my-llm-0-99999999999999999999"]
         {
-            assert_eq!(PodGroupRef::of_gang(&gang("my-llm-0", &[(POD_GROUP, name)])), None, "{name}");
+            let error = PodGroupRef::of_gang(&gang("my-llm-0", &[(POD_GROUP, name), record])).expect_err(name);
+            let message = error.message("topology-controller");
+            assert!(message.starts_with("annotation grove.io/pod-group cannot be decoded: "), "{message}");
         }
-        let empty = PodGroupRef { name: "my-llm-0-1".to_owned(), spec: PodGroupSpec::default() };
-        let with_invalid_spec = gang("my-llm-0", &[(POD_GROUP, "my-llm-0-1"), (POD_GROUP_SPEC, "[")]);
-        assert_eq!(PodGroupRef::of_gang(&with_invalid_spec), Some(empty));
+        assert_eq!(PodGroupRef::of_gang(&gang("my-llm-0", &[record])), Ok(None));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_an_error() {
+        let read = |record: Option<&str>| {
+            let record = record.map(|record| (POD_GROUP_SPEC, record));
+            let annotations: Vec<_> = [(POD_GROUP, "my-llm-0-1")].into_iter().chain(record).collect();
+            PodGroupRef::of_gang(&gang("my-llm-0", &annotations))
+        };
+        let of_older_writer = read(Some(r#"{"minCount":3,"packing":{"constraints":"1"}}"#)).unwrap().unwrap().spec;
+        let packing = PackRecord { key: None, constraints: "1".to_owned() };
+        assert_eq!(of_older_writer, PodGroupSpec { min_count: 3, priority_class_name: None, packing: Some(packing) });
+        for (record, is_of_later_version) in [
+            (None, false),
+            (Some("["), false),
+            (Some("{}"), false),
+            (Some(r#"{"minCount":3,"packing":{}}"#), false),
+            (Some(r#"{"v":2,"minCount":3}"#), true),
+        ] {
+            let error = read(record).expect_err("unreadable");
+            assert_eq!(error.is_of_later_version(), is_of_later_version, "{record:?}");
+            assert!(error.message("r").starts_with("annotation grove.io/pod-group-spec "), "{error:?}");
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn a_standalone_clique_has_the_claims_of_the_set_that_apply_to_it_and_its_own() 
     check(
         "f",
         &expect![[
-            r#"{"references":["s-all-all","s-all-for-f","s-1-inner"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[0].resourceClaimTemplateNames[0]"},{"template":"own","scope":"PerReplica","field":"spec.template.cliques[0].resourceSharing[0].name"}]}"#
+            r#"{"v":1,"references":["s-all-all","s-all-for-f","s-1-inner"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[0].resourceClaimTemplateNames[0]"},{"template":"own","scope":"PerReplica","field":"spec.template.cliques[0].resourceSharing[0].name"}]}"#
         ]],
     );
 }
@@ -83,13 +83,13 @@ fn a_clique_of_a_group_has_the_claims_of_all_three_levels_in_the_order_of_the_le
     check(
         "p",
         &expect![[
-            r#"{"setUid":"u-set","references":["s-all-all","s-all-for-p","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[1].resourceSharing[0].name","templateSpec":{"metadata":{"labels":{"team":"x"}},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","later":1},"name":"gpu"}]}}}}]}"#
+            r#"{"v":1,"setUid":"u-set","references":["s-all-all","s-all-for-p","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared"],"claims":[{"template":"inner","scope":"AllReplicas","field":"spec.template.cliques[1].resourceSharing[0].name","templateSpec":{"metadata":{"labels":{"team":"x"}},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","later":1},"name":"gpu"}]}}}}]}"#
         ]],
     );
     check(
         "d",
         &expect![[
-            r#"{"setUid":"u-set","references":["s-all-all","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared","s-1-g-2-of-d"]}"#
+            r#"{"v":1,"setUid":"u-set","references":["s-all-all","s-1-inner","s-1-for-g","s-1-g-all-inner","s-1-g-2-shared","s-1-g-2-of-d"]}"#
         ]],
     );
 }
@@ -128,13 +128,17 @@ fn the_annotation_round_trips_and_a_broken_one_is_an_error() {
     let claims = claims_of(&yaml(SET), "p").expect("claims");
     let read =
         |text: &str| CliqueClaims::from_annotations(&BTreeMap::from([(RESOURCE_CLAIMS.to_owned(), text.to_owned())]));
+    assert!(claims.annotation().starts_with(r#"{"v":1,"#), "{}", claims.annotation());
+    assert_eq!(read(&claims.annotation().replace(r#""v":1,"#, "")), Ok(Some(claims.clone())), "of an older writer");
     assert_eq!(read(&claims.annotation()), Ok(Some(claims)));
     assert_eq!(CliqueClaims::from_annotations(&BTreeMap::new()), Ok(None));
     assert_eq!(read("{}"), Ok(Some(CliqueClaims::default())));
-    for text in ["", "[", "{\"references\":7}", "{\"claims\":[{}]}"] {
-        let error = read(text).expect_err(text);
+    let unknown_scope = r#"{"claims":[{"template":"gpus","scope":"PerRack"}]}"#;
+    for text in ["", "[", "[]", "{\"references\":7}", "{\"claims\":[{}]}", unknown_scope] {
+        let error = read(text).expect_err(text).message("pclq-controller");
         assert!(error.starts_with("annotation grove.io/resource-claims cannot be decoded: "), "{error}");
     }
+    assert!(read(r#"{"v":2,"claims":[]}"#).expect_err("a later version").is_of_later_version());
 }
 
 #[test]

@@ -36,7 +36,7 @@ mod tests;
 
 pub(crate) use self::decision::{GangCliques, GangState, latest};
 pub(crate) use self::pod_group::PodGroup;
-pub(crate) use self::pod_groups::PodGroups;
+pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 
 /// What this process has decided about the incarnations of gangs. A clone shares it.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Formatter};
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::Schedulers;
 use grove_api_types::scheduler::Scheduler;
@@ -58,6 +59,11 @@ pub(crate) trait PodGroupApi: Send + Sync + 'static {
     /// The name of the `PodGroup` of a gang; `None` if the gang has none.
     fn name(gang: &PodGang) -> Option<String> {
         Some(gang.name_any())
+    }
+
+    /// Why the annotations of the gang cannot be read. Then all `PodGroup`s of the gang stay as they are.
+    fn unreadable_annotation(_gang: &PodGang) -> Option<UnreadableAnnotation> {
+        None
     }
 
     /// Fields of the spec that others may change after the create. They are compared only if they are missing.
@@ -134,6 +140,8 @@ pub(crate) struct PodGroupBackend {
     not_served_remedy: fn() -> String,
     /// See [`PodGroupApi::name`].
     pub(crate) name: fn(&PodGang) -> Option<String>,
+    /// See [`PodGroupApi::unreadable_annotation`].
+    pub(crate) unreadable_annotation: fn(&PodGang) -> Option<UnreadableAnnotation>,
     /// See [`PodGroupApi::spec`].
     pub(crate) spec: fn(&PodGang) -> Result<Value, Waiting>,
     /// See [`PodGroupApi::UNKNOWN_SPEC_EVENT`].
@@ -167,6 +175,7 @@ impl PodGroupBackend {
             availability: |informers| informers.cache::<PodGroup<A>>().availability(),
             not_served_remedy: A::not_served_remedy,
             name: A::name,
+            unreadable_annotation: A::unreadable_annotation,
             spec: A::spec,
             unknown_spec_event: A::UNKNOWN_SPEC_EVENT,
             awaits_base_gang: A::AWAITS_BASE_GANG,
@@ -191,6 +200,13 @@ impl PodGroupBackend {
         };
         Some(Waiting::new(reason, message))
     }
+}
+
+/// Nothing of the gang is written until its annotations can be read.
+#[expect(clippy::needless_pass_by_value, reason = "the signature of a closure for map_err")]
+pub(crate) fn unreadable(error: UnreadableAnnotation) -> Waiting {
+    let message = format!("the PodGroup of the gang stays as it is: {}", error.message("topology-controller"));
+    Waiting::new(gang_scheduling::UNREADABLE_ANNOTATION, message)
 }
 
 fn live<'a, A: PodGroupApi>(children: &'a ObservedChildren, name: &str) -> Option<LivePodGroup<'a>> {

@@ -290,17 +290,23 @@ fn the_affinity_of_a_clique_follows_from_its_gang() {
         let annotations = pod_group.map(|name| (labels::POD_GROUP.to_owned(), name.to_owned()));
         let record = (labels::POD_GROUP_SPEC.to_owned(), record.to_string());
         gang.metadata.annotations = Some(annotations.into_iter().chain([record]).collect());
-        PackAffinity::of_gang(&gang)?.get("g-0-p").map(text)
+        PackAffinity::of_gang(&gang).map(|affinities| affinities?.get("g-0-p").map(text))
     };
     let current = digest(&spec).expect("constraints");
     let (native, record) = (Some("llm-0-1"), |packing: Value| json!({ "minCount": 1, "packing": packing }));
     let (exact, narrower) = (Some("replica rack".to_owned()), Some("gang block+rack".to_owned()));
-    let none = json!({});
-    assert_eq!(affinity(native, &record(json!({ "key": "block", "constraints": current }))), exact);
-    assert_eq!(affinity(native, &record(json!({ "constraints": current }))), narrower);
-    assert_eq!(affinity(native, &record(json!({ "constraints": "1other" }))), exact, "it waits for a restart");
-    assert_eq!(affinity(native, &none), exact, "it waits for a restart");
-    assert_eq!(affinity(None, &none), None, "without native gangs");
+    assert_eq!(affinity(native, &record(json!({ "key": "block", "constraints": current }))), Ok(exact.clone()));
+    assert_eq!(affinity(native, &record(json!({ "constraints": current }))), Ok(narrower));
+    assert_eq!(
+        affinity(native, &record(json!({ "constraints": "1other" }))),
+        Ok(exact.clone()),
+        "it waits for a restart"
+    );
+    assert_eq!(affinity(native, &record(Value::Null)), Ok(exact), "it waits for a restart");
+    assert_eq!(affinity(None, &json!({})), Ok(None), "without native gangs");
+    for unreadable in [json!({}), json!({ "v": 2, "minCount": 1 })] {
+        affinity(native, &unreadable).expect_err("whether the PodGroup has a key is unknown");
+    }
 }
 
 #[test]
@@ -308,11 +314,18 @@ fn an_affinity_round_trips() {
     let affinity = GangPacking::of(&gang("", "rack/host", "", "")).affinity("g-0-p", true);
     let mut clique = PodGang::new("any", PodGangSpec::default());
     clique.annotations_mut().insert(PACK_AFFINITY.to_owned(), affinity.annotation());
-    expect![[r#"{"required":{"scope":"replica","keys":["rack"]},"preferred":[{"scope":"replica","key":"host"}]}"#]]
-        .assert_eq(&affinity.annotation());
-    assert_eq!(PackAffinity::of_annotation(&clique), Some(affinity));
-    for invalid in ["", "[", r#"{"required":{"scope":"other","keys":[]}}"#] {
-        clique.annotations_mut().insert(PACK_AFFINITY.to_owned(), invalid.to_owned());
-        assert_eq!(PackAffinity::of_annotation(&clique), None, "{invalid}");
+    expect![[
+        r#"{"v":1,"required":{"scope":"replica","keys":["rack"]},"preferred":[{"scope":"replica","key":"host"}]}"#
+    ]]
+    .assert_eq(&affinity.annotation());
+    assert_eq!(PackAffinity::of_annotation(&clique), Ok(Some(affinity.clone())));
+    let of_older_writer = affinity.annotation().replace(r#""v":1,"#, "");
+    clique.annotations_mut().insert(PACK_AFFINITY.to_owned(), of_older_writer);
+    assert_eq!(PackAffinity::of_annotation(&clique), Ok(Some(affinity)));
+    for unreadable in ["", "[", "[]", r#"{"required":{"scope":"rack","keys":[]}}"#, r#"{"v":2}"#] {
+        clique.annotations_mut().insert(PACK_AFFINITY.to_owned(), unreadable.to_owned());
+        PackAffinity::of_annotation(&clique).expect_err(unreadable);
     }
+    clique.annotations_mut().clear();
+    assert_eq!(PackAffinity::of_annotation(&clique), Ok(None));
 }

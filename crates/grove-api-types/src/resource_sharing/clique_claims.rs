@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use super::claim_source::{ClaimSource, ExternalTemplate, TemplateReference, sources_for_clique, sources_of_clique};
+use crate::annotation_value::{self, UnreadableAnnotation};
 use crate::labels::RESOURCE_CLAIMS;
 use crate::names::{ClaimOwner, PodCliqueScalingGroupName, PodCliqueSetName, ResourceClaimName};
 use crate::raw::RawResourceClaimTemplateSpec;
@@ -39,8 +40,8 @@ pub struct CliqueClaim {
     /// The namespace of an external template; `None` for the namespace of the clique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Whether all pods share the claim, or each pod has its own.
-    #[serde(deserialize_with = "crate::enum_decoding::unknown_as_default")]
+    /// Whether all pods share the claim, or each pod has its own. An unknown scope is an error: with another one, pods would share devices
+    /// that they must not share.
     pub scope: ResourceSharingScope,
     /// The field of the set that refers to the template, for messages.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -107,16 +108,15 @@ impl CliqueClaims {
     /// The claims in the annotations of a clique; `None` without the annotation.
     ///
     /// # Errors
-    /// If the annotation cannot be decoded. The message names the annotation.
-    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, String> {
-        let Some(text) = annotations.get(RESOURCE_CLAIMS) else { return Ok(None) };
-        let claims = serde_json::from_str(text);
-        claims.map(Some).map_err(|error| format!("annotation {RESOURCE_CLAIMS} cannot be decoded: {error}"))
+    /// If the annotation cannot be read.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, UnreadableAnnotation> {
+        let text = annotations.get(RESOURCE_CLAIMS);
+        text.map(|text| annotation_value::decode(RESOURCE_CLAIMS, text)).transpose()
     }
 
     /// The value of the annotation.
     pub fn annotation(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        annotation_value::encode(self)
     }
 }
 

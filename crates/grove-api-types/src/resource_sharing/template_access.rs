@@ -33,9 +33,10 @@ pub fn of_set(set: &PodCliqueSet) -> CrossNamespaceTemplates {
 /// The templates of other namespaces in the annotation of the clique.
 ///
 /// # Errors
-/// If the annotation cannot be decoded. The message names the annotation.
+/// If the annotation cannot be read. The message names the annotation.
 pub fn of_clique(clique: &PodClique) -> Result<CrossNamespaceTemplates, String> {
-    let claims = CliqueClaims::from_annotations(clique.annotations())?.unwrap_or_default();
+    let claims = CliqueClaims::from_annotations(clique.annotations());
+    let claims = claims.map_err(|error| error.message("webhook-server"))?.unwrap_or_default();
     let field = format!("metadata.annotations[{RESOURCE_CLAIMS}]");
     let sources = claims.claims.iter().map(|claim| ClaimSource { field: field.clone(), ..claim.source() });
     Ok(templates(&clique.namespace().unwrap_or_default(), sources))
@@ -127,7 +128,12 @@ mod tests {
         let expected =
             [(("team-b".to_owned(), "gpus".to_owned()), "metadata.annotations[grove.io/resource-claims]".to_owned())];
         assert_eq!(of_clique(&clique(claims)), Ok(expected.into()));
-        assert!(of_clique(&clique("{")).unwrap_err().contains("grove.io/resource-claims"));
+        let later = r#"{"v":2,"claims":[]}"#;
+        let unknown = r#"{"claims":[{"template":"t","scope":"PerRack"}]}"#;
+        for (value, cause) in [("{", "cannot be decoded"), (later, "has version 2"), (unknown, "PerRack")] {
+            let message = of_clique(&clique(value)).unwrap_err();
+            assert!(message.contains("grove.io/resource-claims") && message.contains(cause), "{message}");
+        }
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
-use grove_api_types::pod_group::incarnation;
+use grove_api_types::pack_affinity::PackAffinity;
+use grove_api_types::pod_group::{self, incarnation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
+use grove_api_types::{annotation_value, labels};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Waiting;
@@ -24,7 +25,10 @@ use crate::write_history::CliqueWrites;
 
 pub(crate) mod claims;
 
-use claims::ObservedClaims;
+use claims::{ObservedClaims, claims_invalid};
+
+/// The name of this service in messages.
+pub(crate) const SERVICE: &str = "pclq-controller";
 
 /// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
 #[derive(Clone, Debug)]
@@ -195,11 +199,22 @@ impl Observed {
     }
 
     /// Whether the pod was created with other topology constraints and waits for the scheduler. A bound pod stays where it is, and a pod
-    /// without the annotation was created before the annotation existed.
+    /// without the annotation was created before the annotation existed. While no successor could be created, all pods stay.
     pub(crate) fn is_pending_with_other_affinity(&self, pod: &SlimPod) -> bool {
+        let of_pod = pod.annotations().get(labels::PACK_AFFINITY).filter(|_| !pod.is_scheduled());
         let current = self.clique.annotations().get(labels::PACK_AFFINITY).map_or("", String::as_str);
-        let has_other = pod.annotations().get(labels::PACK_AFFINITY).is_some_and(|affinity| affinity != current);
-        has_other && !pod.is_scheduled()
+        let has_other = of_pod.is_some_and(|affinity| !annotation_value::is_equal(affinity, current));
+        has_other && self.unreadable_annotations().next().is_none()
+    }
+
+    /// The annotations of the clique that cannot be read, each with the reason of a condition. New pods need their values.
+    pub(crate) fn unreadable_annotations(&self) -> impl Iterator<Item = Waiting> {
+        let gang = self.clique.labels().get(labels::POD_GANG).map_or("", String::as_str);
+        let errors =
+            [pod_group::name_in_annotation(gang, &self.clique).err(), PackAffinity::of_annotation(&self.clique).err()];
+        let messages = errors.into_iter().flatten().map(|error| error.message(SERVICE));
+        let waiting = messages.map(|message| Waiting::new(available::UNREADABLE_ANNOTATION, message));
+        self.claims.invalid.clone().map(claims_invalid).into_iter().chain(waiting)
     }
 
     /// The position of the clique in its set, or the first label that is missing or invalid.

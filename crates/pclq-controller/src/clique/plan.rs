@@ -18,6 +18,7 @@ use super::stage;
 use crate::pod;
 
 mod adoption;
+mod annotations;
 mod claims;
 mod creates;
 mod gates;
@@ -26,6 +27,7 @@ mod names;
 mod references;
 mod replacement;
 
+pub(crate) use annotations::message as message_of_annotations;
 pub(crate) use claims::claims;
 use creates::PodCreates;
 use indices::Indices;
@@ -73,10 +75,12 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
         .stage(creates)
         .with_independent_stages()
         .waiting(is_omitted_for_namespace.then(Waiting::for_terminating_namespace))
+        .waiting(observed.unreadable_annotations())
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
-        .waiting(references_waiting);
+        .waiting(references_waiting)
+        .with_warnings(annotations::warning(observed));
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
     let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));
     observed.backed_off.requeue(replacement_delay.into_iter().fold(plan, Plan::requeue_after))

@@ -1,6 +1,7 @@
 //! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
 
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, RESOURCE_CLAIMS_CREATED};
+use grove_api_types::error_codes::ERR_UNREADABLE_ANNOTATION;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
 use grove_controller::conditions::{find_status_condition, is_status_condition_true};
@@ -15,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observed::Observed;
+use super::plan::message_of_annotations;
 
 mod claims;
 mod conditions;
@@ -33,6 +35,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     };
     let backed_off = observed.all_backed_off();
     let errors = backed_off.last_errors::<PodClique>(result).chain(template_errors::<PodClique>(plan));
+    let unreadable = message_of_annotations(plan.waiting.iter());
+    let errors = errors.chain(unreadable.map(|message| (ERR_UNREADABLE_ANNOTATION.to_owned(), message)));
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
     conditions::set_all(&mut conditions, observed, plan, result, now);

@@ -195,7 +195,7 @@ impl<'a> OwnedClaims<'a> {
     }
 }
 
-/// The names of the claims that these cliques refer to. They matter only if a claim of a removed replica is not allocated: otherwise
+/// The names of the claims that these cliques refer to, or may refer to. They matter only if a claim of a removed replica is not allocated: otherwise
 /// `cliques` is not called.
 pub(crate) fn referenced_claims(
     claims: &OwnedClaims<'_>,
@@ -203,15 +203,19 @@ pub(crate) fn referenced_claims(
     cliques: impl FnOnce() -> Vec<Arc<PodClique>>,
 ) -> BTreeSet<String> {
     let unallocated = |claim: &&Arc<ResourceClaim>| !is_terminating(&***claim) && !claim.is_allocated();
-    let mut unallocated = children.of_kind::<ResourceClaim>().filter(unallocated).peekable();
-    if unallocated.peek().is_none() {
+    let unallocated: BTreeSet<_> =
+        children.of_kind::<ResourceClaim>().filter(unallocated).map(|claim| claim.name_any()).collect();
+    if unallocated.is_empty() {
         return BTreeSet::new();
     }
     let required: BTreeSet<String> = claims.required().map(|claim| claim.name.to_string()).collect();
-    if unallocated.all(|claim| required.contains(&claim.name_any())) {
+    if unallocated.is_subset(&required) {
         return BTreeSet::new();
     }
-    let of_clique = |clique: Arc<PodClique>| CliqueClaims::from_annotations(clique.annotations()).ok().flatten();
-    let references = cliques().into_iter().filter_map(of_clique).flat_map(|claims| claims.references);
-    references.map(String::from).collect()
+    let of_clique = |clique: &Arc<PodClique>| CliqueClaims::from_annotations(clique.annotations());
+    match cliques().iter().map(of_clique).collect::<Result<Vec<_>, _>>() {
+        Ok(claims) => claims.into_iter().flatten().flat_map(|claims| claims.references).map(String::from).collect(),
+        // A clique with an annotation that cannot be read may refer to each of them.
+        Err(_) => unallocated,
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use grove_api_types::annotation_value;
 use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,6 +21,18 @@ type StringMap = BTreeMap<String, String>;
 pub(crate) fn retain_keys(live: &StringMap, desired: &mut StringMap, retained: impl Fn(&str) -> bool) {
     for (key, value) in live.iter().filter(|(key, _)| retained(key)) {
         desired.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+/// Retains the live values of annotations for other services that are equal to the desired ones, and differ from them only as text. So an
+/// upgrade of pcs-controller rewrites no value.
+pub(crate) fn retain_equal_values(live: &StringMap, desired: &mut StringMap) {
+    for key in annotation_value::KEYS {
+        if let (Some(live), Some(desired)) = (live.get(key), desired.get_mut(key))
+            && annotation_value::is_equal(live, desired)
+        {
+            desired.clone_from(live);
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use grove_api_types::v1alpha1::PodClique;
 use kube::ResourceExt;
 
 /// The values of the annotation, by the names of the cliques. They follow from the existing gangs, so that a clique has the affinity of the
-/// incarnation that its gang names. If the gang of a clique does not exist, or a user has removed its `PodGroup`, the clique retains its
-/// affinity until the gang is restored.
+/// incarnation that its gang names. If the gang of a clique does not exist, names no `PodGroup`, or has annotations that cannot be read, the
+/// clique retains its affinity until the gang is restored.
 pub(crate) fn pack_affinities<'a>(
     gangs: impl Iterator<Item = &'a PodGang>,
     cliques: impl Iterator<Item = &'a PodClique>,
@@ -18,7 +18,7 @@ pub(crate) fn pack_affinities<'a>(
     let mut affinities = BTreeMap::new();
     let mut names = Vec::new();
     for gang in gangs {
-        let Some(of_gang) = PackAffinity::of_gang(gang) else { continue };
+        let Ok(Some(of_gang)) = PackAffinity::of_gang(gang) else { continue };
         names.push(gang.name_any());
         affinities.extend(of_gang.into_iter().map(|(clique, affinity)| (clique.to_owned(), affinity.annotation())));
     }

@@ -1,5 +1,6 @@
 //! Decides which `PodGroup` a gang has. Pure.
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec, incarnation};
 use k8s_openapi::jiff::Timestamp;
 
@@ -26,8 +27,10 @@ impl GangCliques {
 pub(crate) struct GangState<'a> {
     /// The name of the gang.
     pub(crate) gang: &'a str,
-    /// The `PodGroup` of the existing gang.
+    /// The `PodGroup` of the existing gang. Its fields are the default ones if they cannot be read.
     pub(crate) live: Option<PodGroupRef>,
+    /// Why the annotations of the existing gang cannot be read.
+    pub(crate) unreadable: Option<UnreadableAnnotation>,
     /// Its cliques.
     pub(crate) cliques: GangCliques,
     /// The fields of the `PodGroup` of a new incarnation; `None` if its pods are scheduled individually.
@@ -50,6 +53,8 @@ impl GangState<'_> {
 pub(crate) enum Decision {
     /// This one, or none. Its annotations may have to be restored.
     Current(Option<PodGroupRef>),
+    /// A newer pcs-controller has recorded the fields. The annotations of the gang and of its cliques stay.
+    Retained,
     /// The one of a new incarnation. Its cliques are created once the gang has it.
     Next(PodGroupRef),
     /// The current one of an existing gang, unless a live LIST shows that the gang has no cliques, because the cache may lack them. Then the
@@ -73,10 +78,14 @@ pub(crate) enum Decision {
 ///
 /// A gang without cliques is new, or restarts as a whole: the next incarnation begins, unless this process has already chosen it. A gang
 /// with cliques has the latest `PodGroup` that it or one of them names, so that an edited annotation is restored. Pods that were created
-/// without a `PodGroup` stay without one.
+/// without a `PodGroup` stay without one. A record that a user has edited is replaced, and one of a later version stays: it describes a
+/// `PodGroup` that cannot be changed.
 pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice) {
     let existing = state.existing();
-    let GangState { gang, live, cliques, wanted, relies_on_key: _, choice } = state;
+    let GangState { gang, live, unreadable, cliques, wanted, relies_on_key: _, choice } = state;
+    if unreadable.is_some_and(|error| error.is_of_later_version()) {
+        return (Decision::Retained, choice);
+    }
     let next = |spec| next_incarnation(gang, existing.as_deref(), spec, now);
     if !cliques.exist {
         let chosen = choice.next.filter(|chosen| wanted.as_ref().is_some_and(|wanted| chosen.spec.satisfies(wanted)));

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
+use grove_api_types::conditions::available;
 use grove_api_types::pod_group::PodGroupRef;
+use grove_controller::plan::Waiting;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Choice;
@@ -20,6 +23,8 @@ struct GangPodGroup {
     existing: Option<String>,
     /// See [`GangState::relies_on_key`].
     relies_on_key: bool,
+    /// See [`GangState::unreadable`].
+    unreadable: Option<UnreadableAnnotation>,
 }
 
 impl GangPodGroup {
@@ -33,19 +38,35 @@ fn has_key(group: &PodGroupRef) -> bool {
     group.spec.packing.as_ref().is_some_and(|packing| packing.key.is_some())
 }
 
+/// The cliques of an incarnation are created once their gang names its `PodGroup`.
+pub(crate) fn gang_pending(gang: &str) -> Waiting {
+    Waiting::new(
+        available::POD_GANG_PENDING,
+        format!("the next incarnation of PodGang {gang} begins with the next update of the PodGang"),
+    )
+}
+
+/// No clique is created without the fields of the `PodGroup`: the affinity of its pods depends on them.
+pub(crate) fn gang_unreadable(gang: &str, error: &UnreadableAnnotation) -> Waiting {
+    let message = format!("no PodClique of PodGang {gang} is created: {}", error.message("pcs-controller"));
+    Waiting::new(available::UNREADABLE_ANNOTATION, message)
+}
+
 impl PodGroups {
     /// Adds the decision about a gang.
     pub(crate) fn decide(&mut self, state: GangState<'_>, now: Timestamp) {
         let (gang, existing, relies_on_key) = (state.gang.to_owned(), state.existing(), state.relies_on_key);
+        let unreadable = state.unreadable.clone();
         let (decision, choice) = decide(state, now);
-        self.0.insert(gang, GangPodGroup { decision, choice, existing, relies_on_key });
+        self.0.insert(gang, GangPodGroup { decision, choice, existing, relies_on_key, unreadable });
     }
 
-    /// The `PodGroup` that the annotations of the gang name.
+    /// The `PodGroup` that the annotations of the gang name; `None` if it has none, or retains its annotations.
     pub(crate) fn of_gang(&self, gang: &str) -> Option<&PodGroupRef> {
         match &self.0.get(gang)?.decision {
             Decision::Current(current) => current.as_ref(),
             Decision::Next(next) => Some(next),
+            Decision::Retained => None,
             Decision::NextUnlessBound { current, .. } | Decision::NextUnlessCliques { current, .. } => Some(current),
         }
     }
@@ -55,7 +76,7 @@ impl PodGroups {
         let group = self.0.get(gang)?;
         match &group.decision {
             Decision::Current(current) => current.as_ref().map(|current| current.name.as_str()),
-            Decision::Next(_) => group.existing.as_deref(),
+            Decision::Next(_) | Decision::Retained => group.existing.as_deref(),
             Decision::NextUnlessBound { current, .. } | Decision::NextUnlessCliques { current, .. } => {
                 Some(&current.name)
             }
@@ -66,10 +87,16 @@ impl PodGroups {
     /// created.
     pub(crate) fn is_next(&self, gang: &str) -> bool {
         self.0.get(gang).is_some_and(|group| match &group.decision {
-            Decision::Next(_) | Decision::NextUnlessCliques { .. } => true,
+            Decision::Next(_) | Decision::NextUnlessCliques { .. } | Decision::Retained => true,
             Decision::Current(None) => group.existing.is_some(),
             Decision::Current(Some(_)) | Decision::NextUnlessBound { .. } => false,
         })
+    }
+
+    /// Why no clique of the gang is created now.
+    pub(crate) fn pending(&self, gang: &str) -> Option<Waiting> {
+        let error = self.0.get(gang)?.unreadable.as_ref();
+        error.map(|error| gang_unreadable(gang, error)).or_else(|| self.is_next(gang).then(|| gang_pending(gang)))
     }
 
     /// Whether a decision needs a LIST of the bound pods.

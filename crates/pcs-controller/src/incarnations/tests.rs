@@ -33,7 +33,8 @@ fn cliques(incarnations: &[i64]) -> GangCliques {
 }
 
 fn state(live: Option<PodGroupRef>, cliques: GangCliques) -> GangState<'static> {
-    GangState { gang: GANG, live, cliques, wanted: Some(spec(2)), relies_on_key: false, choice: Choice::default() }
+    let (wanted, choice) = (Some(spec(2)), Choice::default());
+    GangState { gang: GANG, live, unreadable: None, cliques, wanted, relies_on_key: false, choice }
 }
 
 #[track_caller]

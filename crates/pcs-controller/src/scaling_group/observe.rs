@@ -10,17 +10,18 @@ use grove_api_types::labels;
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
 use grove_api_types::ownership::is_controlled_by;
-use grove_api_types::pod_group::PodGroupRef;
+use grove_api_types::pod_group::{PodGroupRef, name_in_annotation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
+use grove_controller::plan::Waiting;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
 use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, pack_affinities, referenced_claims};
 use crate::context::Context;
-use crate::incarnations::{cliques_of_gang, latest};
+use crate::incarnations::{cliques_of_gang, gang_pending, gang_unreadable, latest};
 use crate::informers::PcsCaches;
 
 /// The snapshot of `group`.
@@ -43,7 +44,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         children: ctx.children.children(group),
         retained_minima: RetainedMinima::default(),
         active_gangs: BTreeSet::new(),
-        undecided_gangs: BTreeSet::new(),
+        undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
@@ -101,8 +102,11 @@ fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTree
 
 /// The gangs of which the set must decide the `PodGroup` first, and the `PodGroup`s that the cliques name: those of their gangs. Without an
 /// active gang, a clique stays as it is.
-fn incarnations(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<String>, BTreeMap<String, String>) {
-    let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeSet::new(), BTreeMap::new());
+fn incarnations(
+    ctx: &Context<GroupOwner>,
+    observed: &Observed,
+) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
+    let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
     let Some(expansion) = observed.expand().filter(|_| !observed.is_terminating()) else { return Default::default() };
     let (set, namespace) = (expansion.set, observed.group.namespace().unwrap_or_default());
     let applies = caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.default_scheduler));
@@ -110,7 +114,7 @@ fn incarnations(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<Str
     for replica in &expansion.scaling_group.replicas {
         let name = replica.gang.as_str();
         let gang = caches.gangs.get(&namespace, name).filter(|_| observed.active_gangs.contains(name));
-        let of_gang = gang.as_deref().and_then(PodGroupRef::of_gang).map(|group| group.name);
+        let of_gang = gang.as_deref().and_then(|gang| name_in_annotation(name, gang).ok().flatten().map(str::to_owned));
         for clique in &replica.cliques {
             let live = observed.children.get::<PodClique>(clique.name.as_str());
             let of_clique = live.and_then(|live| live.annotations().get(labels::POD_GROUP));
@@ -118,6 +122,10 @@ fn incarnations(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<Str
             if let Some(pod_group) = latest(name, of_gang.as_ref(), of_clique) {
                 pod_groups.insert(clique.name.to_string(), pod_group);
             }
+        }
+        if let Some(Err(error)) = gang.as_deref().map(PodGroupRef::of_gang) {
+            undecided.insert(name.to_owned(), gang_unreadable(name, &error));
+            continue;
         }
         let is_native = applies || of_gang.is_some();
         let Some(gang) = gang.as_deref().filter(|_| is_native && checked.insert(name)) else { continue };
@@ -127,7 +135,7 @@ fn incarnations(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<Str
             cliques_of_gang(&caches.cliques, (&namespace, name), name_of_clique, belongs_to_set).exist
         });
         if !caches.incarnations.allow_creates((set, applies), gang, has_cliques) {
-            undecided.insert(name.to_owned());
+            undecided.insert(name.to_owned(), gang_pending(name));
         }
     }
     (undecided, pod_groups)

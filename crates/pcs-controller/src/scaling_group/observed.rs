@@ -14,6 +14,7 @@ use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
+use grove_controller::plan::Waiting;
 use kube::ResourceExt;
 
 use crate::children::{
@@ -43,8 +44,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) scaling_group: ScalingGroup<'a>,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
-    /// The gangs among them of which the set must decide the `PodGroup` first.
-    pub(crate) undecided_gangs: &'a BTreeSet<String>,
+    /// The gangs among them of which the set must decide the `PodGroup` first, or with unreadable annotations, and the reason for the user.
+    pub(crate) undecided_gangs: &'a BTreeMap<String, Waiting>,
     /// The `PodGroup`s that its cliques name, by the names of the cliques.
     pub(crate) pod_groups: &'a BTreeMap<String, String>,
     /// The pod affinities of its cliques, by the names of the cliques.
@@ -83,8 +84,8 @@ pub(crate) struct Observed {
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
     /// The gangs among them of which the set must decide the `PodGroup` first: a clique is missing, and no other one shows that the
-    /// `PodGroup` that the gang names is the current one.
-    pub(crate) undecided_gangs: BTreeSet<String>,
+    /// `PodGroup` that the gang names is the current one. Also those with annotations that cannot be read. With the reason for the user.
+    pub(crate) undecided_gangs: BTreeMap<String, Waiting>,
     /// The `PodGroup`s of the workload API that its cliques name, by the names of the cliques.
     pub(crate) pod_groups: BTreeMap<String, String>,
     /// The pod affinities of its cliques, by the names of the cliques.

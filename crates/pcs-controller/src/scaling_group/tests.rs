@@ -64,7 +64,7 @@ fn new(replicas: i32) -> Observed {
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
-        undecided_gangs: BTreeSet::new(),
+        undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         name_conflicts: Vec::new(),

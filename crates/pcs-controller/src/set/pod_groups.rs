@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{Gang, SetReplica};
 use grove_api_types::labels;
 use grove_api_types::pack_affinity::{GangPacking, digest};
-use grove_api_types::pod_group::{PackRecord, PodGroupRef, PodGroupSpec};
+use grove_api_types::pod_group::{PackRecord, PodGroupRef, PodGroupSpec, name_in_annotation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -44,9 +45,11 @@ pub(super) fn pod_groups(
         }
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
         let (packing, relies_on_key) = if applies { packing(&expansion, replica, &gang) } else { (None, false) };
+        let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
-            live: live.and_then(|live| PodGroupRef::of_gang(live)),
+            live,
+            unreadable,
             cliques: cliques_of_gang(cliques, (&namespace, name), names, &belongs_to_set),
             wanted: applies
                 .then(|| PodGroupSpec { packing, ..spec(&expansion, &gang, |name| cliques.get(&namespace, name)) }),
@@ -56,6 +59,18 @@ pub(super) fn pod_groups(
         pod_groups.decide(state, now);
     }
     pod_groups
+}
+
+/// The `PodGroup` that the annotations of an existing gang name, and why they cannot be read. Then the fields are the default ones.
+fn recorded(gang: &PodGang) -> (Option<PodGroupRef>, Option<UnreadableAnnotation>) {
+    match PodGroupRef::of_gang(gang) {
+        Ok(group) => (group, None),
+        Err(error) => {
+            let name = name_in_annotation(&gang.name_any(), gang).ok().flatten();
+            let without_fields = |name: &str| PodGroupRef { name: name.to_owned(), spec: PodGroupSpec::default() };
+            (name.map(without_fields), Some(error))
+        }
+    }
 }
 
 /// The fields of the `PodGroup`. A clique that was scaled below its minimum cannot have that many pods. The priority of the gang is that of

@@ -23,6 +23,7 @@ use crate::children::{AwaitedDomains, ClaimInputs, RetainedMinima};
 use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
+mod annotation_versions;
 mod children;
 mod claim_annotations;
 mod claim_reads;

@@ -17,7 +17,7 @@ use grove_controller::plan::Waiting;
 use grove_runtime::caches::Availability;
 use kube::ResourceExt;
 
-use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, as_wanted, backend};
+use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, as_wanted, backend, unreadable};
 use crate::slim_clique::SlimClique;
 
 /// A gang, its cliques and its `PodGroup`, as in the caches.
@@ -96,6 +96,11 @@ impl Observed {
     /// Why no `PodGroup` can be created for the scheduler.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
         backend(self.scheduler)?.unavailable(self.availability?)
+    }
+
+    /// Why the annotations of the gang about its `PodGroup` cannot be read.
+    pub(crate) fn unreadable_annotation(&self) -> Option<Waiting> {
+        (backend(self.scheduler)?.unreadable_annotation)(&self.gang).map(unreadable)
     }
 
     /// Why the spec of the `PodGroup` is unknown although the API server serves the kind.

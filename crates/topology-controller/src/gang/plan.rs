@@ -1,6 +1,6 @@
 //! Plans the next writes for a gang: compares its `PodGroup` with the desired one.
 
-use grove_api_types::conditions::{self, available};
+use grove_api_types::conditions::{self, available, gang_scheduling};
 use grove_api_types::events;
 use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Waiting, WarningEvent};
@@ -18,6 +18,12 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { gang, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(gang, None, children, *orphans_children);
+    }
+    if let Some(waiting) = observed.unreadable_annotation() {
+        // Without the name and the fields, a PodGroup of the gang could be deleted, or created with other fields.
+        let plan = Plan::new().waiting([waiting]);
+        let warnings = warnings(observed, &plan);
+        return plan.with_warnings(warnings);
     }
     let (expansion, base_labels) = (observed.expand(), observed.base_labels());
     let conflicts = observed.conflicts(&base_labels);
@@ -47,6 +53,8 @@ fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
     let reason = |waiting: &Waiting| {
         if FOREIGN_OBJECT.contains(&waiting.reason) {
             Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED)
+        } else if waiting.reason == gang_scheduling::UNREADABLE_ANNOTATION {
+            Some(events::UNREADABLE_ANNOTATION)
         } else {
             is_of_spec(waiting).then_some(unknown_spec_event).filter(|reason| !reason.is_empty())
         }

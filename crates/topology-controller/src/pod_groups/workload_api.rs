@@ -3,6 +3,7 @@
 //! pcs-controller chooses the name and the immutable fields of the `PodGroup` when an incarnation of the gang begins, and records them in
 //! annotations of the gang ([`PodGroupRef`]). So this file reads the record, not the current minimums and priority of the gang.
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::pack_affinity::{GangPacking, digest};
 use grove_api_types::pod_group::{self, ApiVersion, PackRecord, PodGroupRef, PodGroupSpec};
 use grove_api_types::scheduler::Scheduler;
@@ -10,10 +11,10 @@ use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
 use grove_controller::children::ByName;
 use grove_controller::plan::Waiting;
 use grove_controller::workload_api;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{PodGroup, PodGroupApi};
+use super::{PodGroup, PodGroupApi, unreadable};
 use crate::slim_clique::SlimClique;
 
 /// The scheduler preempts all pods of the `PodGroup` together, or none.
@@ -50,7 +51,11 @@ impl PodGroupApi for WorkloadApi {
     }
 
     fn name(gang: &PodGang) -> Option<String> {
-        PodGroupRef::of_gang(gang).map(|group| group.name)
+        pod_group::name_in_annotation(&gang.name_any(), gang).ok().flatten().map(str::to_owned)
+    }
+
+    fn unreadable_annotation(gang: &PodGang) -> Option<UnreadableAnnotation> {
+        PodGroupRef::of_gang(gang).err()
     }
 
     fn retained_fields(_gang: &PodGang) -> &'static [&'static str] {
@@ -59,7 +64,7 @@ impl PodGroupApi for WorkloadApi {
 
     /// The API server requires a minimum of at least 1.
     fn spec(gang: &PodGang) -> Result<Value, Waiting> {
-        let record = PodGroupRef::of_gang(gang).map(|group| group.spec).unwrap_or_default();
+        let record = PodGroupRef::of_gang(gang).map_err(unreadable)?.map(|group| group.spec).unwrap_or_default();
         let constraints = key(&record).map(|key| json!({ "topology": [{ "key": key }] }));
         Ok(json!({
             "schedulingPolicy": { "gang": { "minCount": record.min_count.max(1) } },

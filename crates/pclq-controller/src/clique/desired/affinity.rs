@@ -18,9 +18,9 @@ const fn weight(scope: Scope) -> i32 {
     }
 }
 
-/// Adds the affinity of the clique to a pod spec.
+/// Adds the affinity of the clique to a pod spec. No pod is created while the annotation cannot be read.
 pub(super) fn add(spec: &mut Map<String, Value>, observed: &Observed, identity: &CliqueIdentity) {
-    let Some(affinity) = PackAffinity::of_annotation(&observed.clique) else { return };
+    let Ok(Some(affinity)) = PackAffinity::of_annotation(&observed.clique) else { return };
     let term = |scope: Scope, key: &str| json!({ "topologyKey": key, "labelSelector": { "matchLabels": pods_of(scope, observed, identity) } });
     let required = affinity.required.iter().flat_map(|one| one.keys.iter().map(|key| term(one.scope, key)));
     let required: Vec<Value> = required.collect();

@@ -20,10 +20,10 @@ use grove_controller::template_access::denied_template;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use crate::clique::observed::Observed;
 use crate::clique::observed::claims::{
     ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim, unavailable,
 };
+use crate::clique::observed::{Observed, SERVICE};
 use crate::clique_owner::ClaimContent;
 use crate::context::Context;
 
@@ -92,7 +92,7 @@ pub(super) fn observe_conflicts(ctx: &Context, observed: &mut Observed) {
 /// The claims in the annotation of the clique. Users may edit it: a clique that has or had claims needs an annotation that can be decoded.
 /// A valid list of other claims cannot be detected here; pcs-controller restores the annotation.
 pub(in crate::clique) fn in_annotation(clique: &PodClique, owns_claims: bool) -> Result<CliqueClaims, String> {
-    let claims = CliqueClaims::from_annotations(clique.annotations())?;
+    let claims = CliqueClaims::from_annotations(clique.annotations()).map_err(|error| error.message(SERVICE))?;
     let conditions = clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let had_claims = owns_claims || find_status_condition(conditions, RESOURCE_CLAIMS_CREATED).is_some();
     match claims {

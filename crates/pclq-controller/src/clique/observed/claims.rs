@@ -22,7 +22,7 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Availability;
 use kube::{Resource, ResourceExt};
 
-use super::{CliqueIdentity, Observed};
+use super::{CliqueIdentity, Observed, SERVICE};
 use crate::clique_owner::{ClaimContent, ClaimExpansion, DesiredClaim};
 use crate::pod;
 use crate::write_history::is_pending;
@@ -113,7 +113,12 @@ pub(crate) enum TemplateState {
 
 /// Why pclq-controller cannot read the objects of the kind, which are claims or templates; `None` if it can.
 pub(in crate::clique) fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability) -> Option<Waiting> {
-    resource_claims::unavailable::<K>(availability, "pclq-controller")
+    resource_claims::unavailable::<K>(availability, SERVICE)
+}
+
+/// No pods are created, because the claims of the clique are unknown.
+pub(crate) fn claims_invalid(message: String) -> Waiting {
+    Waiting::new(reasons::RESOURCE_CLAIMS_INVALID, message)
 }
 
 impl ObservedClaims {

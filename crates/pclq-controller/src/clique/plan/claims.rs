@@ -17,7 +17,7 @@ use grove_controller::plan::{Plan, Stage, Step, Waiting, WarningEvent};
 use super::MAX_STEPS;
 use crate::clique::desired::CLAIM_KINDS;
 use crate::clique::observed::Observed;
-use crate::clique::observed::claims::{NeededClaim, ReferenceState, ReferencedClaim};
+use crate::clique::observed::claims::{NeededClaim, ReferenceState, ReferencedClaim, claims_invalid};
 use crate::clique::stage;
 
 /// A message contains at most this many claims, and counts the others.
@@ -40,8 +40,10 @@ pub(crate) fn claims(observed: &Observed) -> Plan {
         .without_creates_if(observed.is_namespace_terminating);
     let mut plan = CLAIM_KINDS.plan(&claims.children, &observed.expand_claims(&identity), filter);
     plan.waiting.iter_mut().for_each(|waiting| waiting.reason = reason_of_claims(waiting.reason));
-    let plan =
-        plan.waiting(claims.invalid.clone().map(invalid)).waiting(references(observed)).waiting(ending(observed));
+    let plan = plan
+        .waiting(claims.invalid.clone().map(claims_invalid))
+        .waiting(references(observed))
+        .waiting(ending(observed));
     let warnings = warnings(observed, &plan);
     plan.with_warnings(warnings).with_independent_stages()
 }
@@ -62,10 +64,6 @@ fn reason_of_claims(reason: &'static str) -> &'static str {
         available::NAME_TERMINATING => reasons::RESOURCE_CLAIM_TERMINATING,
         other => other,
     }
-}
-
-fn invalid(reason: String) -> Waiting {
-    Waiting::new(reasons::RESOURCE_CLAIMS_INVALID, reason)
 }
 
 /// Why pods may not use all claims of the set and of the scaling group.

@@ -1,12 +1,16 @@
 //! The pod affinity of the topology constraints of the gang.
 
+#![allow(clippy::needless_raw_string_hashes, reason = "expect_test writes them")]
+
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Create, Step};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{check, plan, snapshot};
+use super::{check, plan, snapshot, status};
 
 const REPLICA: &str = r#"{"required":{"scope":"replica","keys":["block","rack"]},"preferred":[{"scope":"gang","key":"block"},{"scope":"clique","key":"host"}]}"#;
 
@@ -67,8 +71,128 @@ fn an_affinity_selects_the_pods_of_the_incarnation() {
         podAffinity required {"labelSelector":{"matchLabels":{"grove.io/podgang":"llm-0","grove.io/podgang-incarnation":"17"}},"topologyKey":"rack"}
     "#]],
     );
-    check_terms("", &pod_spec, &expect![[""]]);
-    check_terms("[", &pod_spec, &expect![[""]]);
+    check_terms("{}", &pod_spec, &expect![[""]]);
+    check_terms(r#"{"v":1}"#, &pod_spec, &expect![[""]]);
+}
+
+/// A clique with one bound pod, one pending pod and one free index.
+fn row_with(annotations: &str) -> String {
+    format!(
+        "{{replicas: 3, gang: [a, b], annotations: {{{annotations}}}, pods: [{{i: 0, name: a, group: llm-0-1, affinity: '{{}}', bound: true}},
+          {{i: 1, name: b, group: llm-0-1, affinity: '{{}}'}}]}}"
+    )
+}
+
+#[test]
+fn without_a_readable_affinity_no_pod_is_created_and_existing_pods_stay() {
+    let group = "grove.io/pod-group: llm-0-1";
+    check(
+        &row_with(&format!(
+            r#"{group}, grove.io/pack-affinity: '{{"v":2,"required":{{"scope":"gang","keys":["rack"]}}}}'"#
+        )),
+        &expect![[r#"
+            wait: UnreadableAnnotation annotation grove.io/pack-affinity has version 2, and this pclq-controller reads only version 1; upgrade pclq-controller, or remove the annotation, so that the running pcs-controller writes it again
+            warn: UnreadableAnnotation no pods are created: annotation grove.io/pack-affinity has version 2, and this pclq-controller reads only version 1; upgrade pclq-controller, or remove the annotation, so that the running pcs-controller writes it again
+        "#]],
+    );
+    check(
+        &row_with(&format!(r#"{group}, grove.io/pack-affinity: '{{"required":{{"scope":"rack","keys":["rack"]}}}}'"#)),
+        &expect![[r#"
+            wait: UnreadableAnnotation annotation grove.io/pack-affinity cannot be decoded: unknown variant `rack`, expected one of `gang`, `replica`, `clique` at line 1 column 27; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+            warn: UnreadableAnnotation no pods are created: annotation grove.io/pack-affinity cannot be decoded: unknown variant `rack`, expected one of `gang`, `replica`, `clique` at line 1 column 27; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        "#]],
+    );
+    check(
+        &row_with(&format!("{group}, grove.io/pack-affinity: '['")),
+        &expect![[r#"
+        wait: UnreadableAnnotation annotation grove.io/pack-affinity cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        warn: UnreadableAnnotation no pods are created: annotation grove.io/pack-affinity cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+    "#]],
+    );
+    check(
+        &row_with(&format!("{group}, grove.io/pack-affinity: ''")),
+        &expect![[r#"
+        wait: UnreadableAnnotation annotation grove.io/pack-affinity cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        warn: UnreadableAnnotation no pods are created: annotation grove.io/pack-affinity cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+    "#]],
+    );
+    check(
+        &row_with(&format!("{group}, grove.io/pack-affinity: '{{}}'")),
+        &expect![[r#"
+        pods: create Pod ~-6vmjz
+    "#]],
+    );
+}
+
+#[test]
+fn without_a_readable_pod_group_no_pod_is_created() {
+    check(
+        &row_with("grove.io/pod-group: of-a-later-version"),
+        &expect![[r#"
+        wait: UnreadableAnnotation annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen and a number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        warn: UnreadableAnnotation no pods are created: annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen and a number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+    "#]],
+    );
+}
+
+#[test]
+fn unreadable_annotations_are_an_error_and_one_event() {
+    let row = r#"{replicas: 1, gang: [], annotations: {grove.io/pod-group: llm-0-1, grove.io/pack-affinity: '{"v":2}'},
+                  claims: {invalid: 'annotation a has version 3'}}"#;
+    let mut observed = snapshot(row);
+    let plan = plan(&observed);
+    expect![[r#"
+        wait: ResourceClaimsInvalid annotation a has version 3
+        wait: UnreadableAnnotation annotation grove.io/pack-affinity has version 2, and this pclq-controller reads only version 1; upgrade pclq-controller, or remove the annotation, so that the running pcs-controller writes it again
+        warn: UnreadableAnnotation no pods are created: annotation a has version 3; annotation grove.io/pack-affinity has version 2, and this pclq-controller reads only version 1; upgrade pclq-controller, or remove the annotation, so that the running pcs-controller writes it again
+    "#]].assert_eq(&plan.to_string());
+    let status = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    let [error] = &status.last_errors[..] else { panic!("{status:?}") };
+    assert_eq!((error.code.as_str(), &error.description), ("ERR_UNREADABLE_ANNOTATION", &plan.warnings[0].note));
+    let condition = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("Available");
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "ResourceClaimsInvalid"));
+    observed.clique.status = Some(status);
+    assert_eq!(super::plan(&observed).warnings, [], "it is reported");
+    let annotations = observed.clique.metadata.annotations.as_mut().expect("annotations");
+    annotations.insert("grove.io/pack-affinity".to_owned(), r#"{"v":3}"#.to_owned());
+    assert_eq!(super::plan(&observed).warnings.len(), 1, "another cause");
+    observed.claims.invalid = None;
+    let condition = &super::status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH).conditions;
+    let condition = condition.iter().find(|condition| condition.type_ == "Available").expect("Available");
+    assert_eq!(condition.reason, "UnreadableAnnotation");
+    assert!(condition.message.contains("annotation grove.io/pack-affinity has version 3"), "{}", condition.message);
+}
+
+#[test]
+fn pending_pods_with_the_value_of_an_older_writer_stay() {
+    let row = |of_clique: &str, of_pod: &str| {
+        format!(
+            "{{replicas: 1, gang: [a], annotations: {{grove.io/pod-group: llm-0-1, grove.io/pack-affinity: '{of_clique}'}},
+              pods: [{{i: 0, name: a, group: llm-0-1, affinity: '{of_pod}'}}]}}"
+        )
+    };
+    let (old, new) =
+        (r#"{"required":{"scope":"gang","keys":["rack"]}}"#, r#"{"v":1,"required":{"scope":"gang","keys":["rack"]}}"#);
+    check(
+        &row(new, old),
+        &expect![[r#"
+        nothing to do
+    "#]],
+    );
+    check(
+        &row(old, new),
+        &expect![[r#"
+        nothing to do
+    "#]],
+    );
+    let later = r#"{"v":2,"required":{"scope":"gang","keys":["rack"]}}"#;
+    check(
+        &row(new, later),
+        &expect![[r#"
+        pods: delete Pod ~-a
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"~"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[]}]
+    "#]],
+    );
 }
 
 #[test]
@@ -102,8 +226,9 @@ fn the_affinity_of_the_user_stays() {
 #[test]
 fn pending_pods_with_other_constraints_are_deleted_and_replaced_after_that() {
     let row = |pods: &str| {
+        let pods = pods.replace("new", r#"'{"v":1}'"#);
         format!(
-            "{{replicas: 4, gang: [], annotations: {{grove.io/pod-group: llm-0-1, grove.io/pack-affinity: new}}, pods: [{pods}]}}"
+            r#"{{replicas: 4, gang: [], annotations: {{grove.io/pod-group: llm-0-1, grove.io/pack-affinity: '{{"v":1}}'}}, pods: [{pods}]}}"#
         )
     };
     check(

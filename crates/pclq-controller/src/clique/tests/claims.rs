@@ -212,6 +212,7 @@ fn pods_are_not_created_without_their_claims_if_the_claims_are_unknown() {
         "{replicas: 1, gang: [], claims: {invalid: 'annotation a is missing', existing: [{name: all-x}, {name: 0-y}]}}",
         &expect![[r#"
             wait: ResourceClaimsInvalid annotation a is missing
+            warn: UnreadableAnnotation no pods are created: annotation a is missing
         "#]],
     );
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::conditions::available;
 use grove_api_types::expansion::Clique;
 use grove_api_types::names::ComputeDomainName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{labels, mnnvl};
-use grove_controller::plan::{Step, Waiting};
+use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::{Resource, ResourceExt};
 
@@ -51,17 +50,10 @@ pub(crate) fn with_resource_claims(mut clique: PodClique, claims: Option<&Clique
     clique
 }
 
-/// The cliques of an incarnation are created once their gang names its `PodGroup`.
-pub(crate) fn gang_pending(gang: &str) -> Waiting {
-    Waiting::new(
-        available::POD_GANG_PENDING,
-        format!("the next incarnation of PodGang {gang} begins with the next update of the PodGang"),
-    )
-}
-
 /// The patch of a clique. `replicas` is only set at the creation; afterwards it belongs to autoscalers and users.
 pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
     desired.spec.replicas = live.spec.replicas;
+    drift::retain_equal_values(live.annotations(), desired.annotations_mut());
     drift::patch(live, &desired, difference(live, &desired, |clique| &clique.spec))
 }
 

@@ -48,8 +48,8 @@ impl ChildKind for PodCliques {
                     desired.blocked_by(|| waiting)
                 } else if !has_gang {
                     desired.blocked_by(|| gang_not_found(&replica.gang))
-                } else if expansion.undecided_gangs.contains(replica.gang.as_str()) {
-                    desired.blocked_by(|| pod_clique::gang_pending(replica.gang.as_str()))
+                } else if let Some(waiting) = expansion.undecided_gangs.get(replica.gang.as_str()) {
+                    desired.blocked_by(|| waiting.clone())
                 } else {
                     desired
                 }

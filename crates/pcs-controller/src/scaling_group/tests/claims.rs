@@ -89,10 +89,10 @@ fn the_cliques_of_a_group_refer_to_the_claims_of_the_set_and_of_the_group() {
         format!("{}: {}\n", clique.name_any(), clique.annotations().get(RESOURCE_CLAIMS).cloned().unwrap_or_default())
     };
     expect![[r#"
-        m-0-g-0-d: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-0-of-d"]}
-        m-0-g-0-p: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
-        m-0-g-1-d: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-1-of-d"]}
-        m-0-g-1-p: {"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
+        m-0-g-0-d: {"v":1,"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-0-of-d"]}
+        m-0-g-0-p: {"v":1,"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
+        m-0-g-1-d: {"v":1,"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all","m-0-g-1-of-d"]}
+        m-0-g-1-p: {"v":1,"setUid":"u-set","references":["m-all-of-set","m-0-g-all-all"]}
     "#]]
     .assert_eq(&complete.children.of_kind::<PodClique>().map(line).collect::<String>());
 }
@@ -106,7 +106,7 @@ fn the_uid_of_the_set_is_written_into_existing_cliques() {
         clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), claims.to_owned());
     });
     expect![[r#"
-        cliques: patch PodClique m-0-g-0-p {"metadata":{"annotations":{"grove.io/resource-claims":"{\"setUid\":\"u-set\",\"references\":[\"m-all-of-set\",\"m-0-g-all-all\"]}"}}}
+        cliques: patch PodClique m-0-g-0-p {"metadata":{"annotations":{"grove.io/resource-claims":"{\"v\":1,\"setUid\":\"u-set\",\"references\":[\"m-all-of-set\",\"m-0-g-all-all\"]}"}}}
     "#]].assert_eq(&plan(&complete).to_string());
 }
 

@@ -42,8 +42,8 @@ impl ChildKind for PodCliques {
                 let gang = replica.base_gang.as_str();
                 if let Some(waiting) = expansion.awaited_domains.waiting(replica.index) {
                     desired.blocked_by(|| waiting)
-                } else if expansion.pod_groups.is_next(gang) {
-                    desired.blocked_by(|| pod_clique::gang_pending(gang))
+                } else if let Some(waiting) = expansion.pod_groups.pending(gang) {
+                    desired.blocked_by(|| waiting)
                 } else {
                     desired
                 }

@@ -18,7 +18,7 @@ use kube::ResourceExt;
 
 use crate::children::RetainedMinima;
 use crate::children::desired::{self, metadata};
-use crate::children::drift::{change_with_owners, difference, retain_keys};
+use crate::children::drift::{change_with_owners, difference, retain_equal_values, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
 
 mod topology_constraints;
@@ -59,6 +59,7 @@ impl ChildKind for PodGangs {
     fn patch(live: &PodGang, mut desired: PodGang) -> Option<Step> {
         retain_references(live.spec.podgroups.iter(), &mut desired.spec.podgroups);
         retain_grove_keys(live, &mut desired);
+        retain_equal_values(live.annotations(), desired.annotations_mut());
         let change = change_with_owners(live, &desired, difference(live, &desired, |gang| &gang.spec));
         change.map(|change| Step::merge_patch_with_optimistic_lock(live, change))
     }
@@ -104,11 +105,14 @@ fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut
 }
 
 /// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` and of its topology are
-/// pcs-controller's.
+/// pcs-controller's; those of its `PodGroup` stay, too, if a newer pcs-controller has recorded its fields.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
-    let own =
-        [labels::POD_GROUP, labels::POD_GROUP_SPEC, labels::TOPOLOGY_NAME, labels::GENERATION_HASH, labels::SCALE];
-    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !own.contains(&key);
+    let is_of_later_version = PodGroupRef::of_gang(live).is_err_and(|error| error.is_of_later_version());
+    let is_own = |key: &str| match key {
+        labels::POD_GROUP | labels::POD_GROUP_SPEC => !is_of_later_version,
+        key => [labels::TOPOLOGY_NAME, labels::GENERATION_HASH, labels::SCALE].contains(&key),
+    };
+    let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !is_own(key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
 }

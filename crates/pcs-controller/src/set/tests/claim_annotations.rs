@@ -17,8 +17,8 @@ fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
         child::<PodClique>(observed, name).annotations().get(RESOURCE_CLAIMS).cloned()
     };
     expect![[r#"
-        {"references":["llm-all-outer","llm-0-inner"]}
-        {"references":["llm-all-outer","llm-1-inner"]}"#]]
+        {"v":1,"references":["llm-all-outer","llm-0-inner"]}
+        {"v":1,"references":["llm-all-outer","llm-1-inner"]}"#]]
     .assert_eq(&["llm-0-a", "llm-1-a"].map(|name| claims(&observed, name).unwrap_or_default()).join("\n"));
     let without = executed(new(&SHARING.replace("    resourceSharing: ", "    # ")));
     assert_eq!(claims(&without, "llm-0-a"), None);
@@ -34,7 +34,7 @@ fn cliques_carry_their_claims_which_are_restored_and_change_no_hash() {
         clique.annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), CliqueClaims::default().annotation());
     });
     expect![[r#"
-        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-all-outer\",\"llm-0-inner\"]}"}}}
+        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"v\":1,\"references\":[\"llm-all-outer\",\"llm-0-inner\"]}"}}}
     "#]].assert_eq(&plan(&observed).to_string());
 }
 
@@ -46,8 +46,8 @@ fn changed_metadata_of_a_template_changes_only_the_annotation_of_the_cliques_wit
     let mut observed = executed(new(&set));
     observed.set = new(&set.replace("templateSpec: {", "templateSpec: {metadata: {labels: {team: ml}}, ")).set;
     expect![[r#"
-        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-0-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
-        cliques: patch PodClique llm-1-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"references\":[\"llm-1-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
+        cliques: patch PodClique llm-0-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"v\":1,\"references\":[\"llm-0-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
+        cliques: patch PodClique llm-1-a {"metadata":{"annotations":{"grove.io/resource-claims":"{\"v\":1,\"references\":[\"llm-1-inner\"],\"claims\":[{\"template\":\"inner\",\"scope\":\"PerReplica\",\"field\":\"spec.template.cliques[0].resourceSharing[0].name\",\"templateSpec\":{\"metadata\":{\"labels\":{\"team\":\"ml\"}},\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\"}]}}}}]}"}}}
     "#]].assert_eq(&plan(&observed).to_string());
 }
 

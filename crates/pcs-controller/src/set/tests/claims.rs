@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use grove_api_types::conditions::{RESOURCE_CLAIMS_CREATED, resource_claims_created};
+use grove_api_types::labels::RESOURCE_CLAIMS;
 use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::conditions::find_status_condition;
@@ -14,6 +15,7 @@ use grove_controller::plan::{Plan, Step, Target, Waiting};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use serde_json::json;
 
 use super::{change, child, executed, new, plan, status_of};
@@ -307,16 +309,21 @@ fn a_claim_that_is_not_allocated_is_deleted_after_the_cliques_that_refer_to_it()
 #[test]
 fn references_of_cliques_matter_only_for_claims_of_removed_replicas_that_are_not_allocated() {
     let mut observed = complete();
-    let cliques: Vec<Arc<PodClique>> = observed.children.of_kind::<PodClique>().cloned().collect();
-    let referenced = |observed: &Observed| {
-        let cliques = || cliques.clone();
+    let mut cliques: Vec<Arc<PodClique>> = observed.children.of_kind::<PodClique>().cloned().collect();
+    let referenced = |observed: &Observed, cliques: &[Arc<PodClique>]| {
+        let cliques = || cliques.to_vec();
         referenced_claims(&observed.owned_claims(), &observed.children, cliques).into_iter().collect::<Vec<_>>()
     };
-    assert!(referenced(&observed).is_empty(), "all claims are required");
+    assert!(referenced(&observed, &cliques).is_empty(), "all claims are required");
     observed.set.spec.replicas = 1;
-    assert_eq!(referenced(&observed), ["llm-0-inner", "llm-1-inner", "llm-all-outer"]);
+    assert_eq!(referenced(&observed, &cliques), ["llm-0-inner", "llm-1-inner", "llm-all-outer"]);
+    let unreadable = r#"{"v":2}"#;
+    for clique in &mut cliques {
+        Arc::make_mut(clique).annotations_mut().insert(RESOURCE_CLAIMS.to_owned(), unreadable.to_owned());
+    }
+    assert_eq!(referenced(&observed, &cliques), ["llm-0-inner", "llm-1-inner", "llm-all-outer"], "any of them");
     allocate(&mut observed, "llm-1-inner");
-    assert!(referenced(&observed).is_empty(), "Kubernetes protects the claim");
+    assert!(referenced(&observed, &cliques).is_empty(), "Kubernetes protects the claim");
 }
 
 #[test]

@@ -59,13 +59,13 @@ fn check(observed: &Observed, expected: &Expect) {
 }
 
 /// The settled set, with the incarnation 1000.
-fn settled(incarnations: &Incarnations) -> Observed {
+pub(super) fn settled(incarnations: &Incarnations) -> Observed {
     let with_gang = executed(observe_at(1000, incarnations, &new(NATIVE)));
     let with_cliques = executed(observe_at(2000, incarnations, &with_gang));
     observe_at(3000, incarnations, &with_cliques)
 }
 
-fn delete_clique(observed: &mut Observed, name: &str) {
+pub(super) fn delete_clique(observed: &mut Observed, name: &str) {
     observed.children.by_name_mut::<PodClique>().remove(name).expect("a clique");
 }
 
@@ -76,7 +76,7 @@ fn the_cliques_of_a_new_gang_wait_until_it_names_its_pod_group() {
     check(
         &first,
         &expect![[r#"
-            create PodGang m-0: m-0-1000 {"minCount":3,"priorityClassName":"high"}
+            create PodGang m-0: m-0-1000 {"v":1,"minCount":3,"priorityClassName":"high"}
             wait: PodGangPending the next incarnation of PodGang m-0 begins with the next update of the PodGang
         "#]],
     );
@@ -128,9 +128,9 @@ fn a_deleted_gang_with_cliques_gets_the_same_pod_group() {
     check(
         &observe_at(4000, &incarnations, &observed),
         &expect![[r#"
-        create PodGang m-0: m-0-1000 {"minCount":3,"priorityClassName":"high"}
-        create PodClique m-0-a: m-0-1000 -
-    "#]],
+            create PodGang m-0: m-0-1000 {"v":1,"minCount":3,"priorityClassName":"high"}
+            create PodClique m-0-a: m-0-1000 -
+        "#]],
     );
 }
 
@@ -180,7 +180,7 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
     check(
         &close(false),
         &expect![[r#"
-            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"minCount\":3,\"priorityClassName\":\"low\"}"},"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
+            patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"v\":1,\"minCount\":3,\"priorityClassName\":\"low\"}"},"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
             patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
             patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
         "#]],

@@ -38,25 +38,25 @@ spec:
     ))
 }
 
-fn host() -> Observed {
+pub(super) fn host() -> Observed {
     set("{pack: {required: host}}")
 }
 
 /// The decisions of one process, and the topologies `t` and `other`.
-struct Process {
+pub(super) struct Process {
     incarnations: Incarnations,
     topologies: Topologies,
 }
 
 impl Process {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let other = [("block", "x"), ("rack", "y"), ("host", "z")];
         let topologies = Topologies::of(vec![topology("t", &LEVELS), topology("other", &other)], vec![]);
         Self { incarnations: Incarnations::of_served_api(), topologies }
     }
 
     /// The snapshot at this time, in milliseconds. No clique reports a scheduled pod.
-    fn observe(&self, milliseconds: i64, observed: &Observed) -> Observed {
+    pub(super) fn observe(&self, milliseconds: i64, observed: &Observed) -> Observed {
         let bound = self.incarnations.choices(&observed.set);
         let has_bound_pods = bound.values().any(|choice| choice.postponed.is_some());
         observe_at(milliseconds, &self.incarnations, &observe_with(&self.topologies, observed, has_bound_pods))
@@ -75,7 +75,7 @@ impl Process {
     }
 
     /// The set after its gang and its cliques were created.
-    fn settled(&self, set: &Observed) -> Observed {
+    pub(super) fn settled(&self, set: &Observed) -> Observed {
         let with_gang = applied(&self.observe(1000, set));
         let with_cliques = applied(&self.observe(2000, &with_gang));
         self.observe(3000, &with_cliques)
@@ -140,19 +140,19 @@ fn the_record_has_the_key_and_the_cliques_have_the_affinity() {
     check(
         &process.settled(&set("null")),
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"gang","keys":["b"]}}
-        m-0-b m-0-1000 {"required":{"scope":"gang","keys":["b"]}}
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"gang","keys":["b"]}}
+            m-0-b m-0-1000 {"v":1,"required":{"scope":"gang","keys":["b"]}}
+        "#]],
     );
     let settled = Process::new().settled(&host());
     check(
         &settled,
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["h"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["h"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
     assert!(plan(&settled).is_empty(), "nothing is left to do");
 }
@@ -179,10 +179,10 @@ fn without_keys_the_affinity_is_narrower_and_the_incarnation_stays() {
     check(
         &settled,
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"gang","keys":["b","h"]}}
-        m-0-b m-0-1000 {"required":{"scope":"gang","keys":["b","h"]}}
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"gang","keys":["b","h"]}}
+            m-0-b m-0-1000 {"v":1,"required":{"scope":"gang","keys":["b","h"]}}
+        "#]],
     );
     assert!(plan(&settled).is_empty() && !settled.pod_groups.needs_bound_pods());
 }
@@ -196,18 +196,18 @@ fn other_constraints_begin_the_next_incarnation_if_no_pod_is_bound() {
     check(
         &next,
         &expect![[r#"
-        m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["h"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["h"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
     check(
         &applied(&process.observe(5000, &next)),
         &expect![[r#"
-        m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-4000 {"required":{"scope":"gang","keys":["b"]},"preferred":[{"scope":"clique","key":"r"}]}
-        m-0-b m-0-4000 {"required":{"scope":"gang","keys":["b"]}}
-    "#]],
+            m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-4000 {"v":1,"required":{"scope":"gang","keys":["b"]},"preferred":[{"scope":"clique","key":"r"}]}
+            m-0-b m-0-4000 {"v":1,"required":{"scope":"gang","keys":["b"]}}
+        "#]],
     );
 }
 
@@ -239,10 +239,10 @@ fn the_cliques_of_a_gang_with_bound_pods_get_the_affinity_of_other_constraints()
     check(
         &applied(&after),
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["r"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["r"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
 }
 
@@ -255,18 +255,18 @@ fn a_gang_with_a_bound_pod_that_the_caches_lack_retains_its_topology() {
     check(
         &bound,
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["h"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["h"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
     check(
         &applied(&process.observe(5000, &bound)),
         &expect![[r#"
-        m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"}} by t
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["h"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-1000 {"minCount":3,"packing":{"constraints":"*","key":"b"},"v":1} by t
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["h"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
     let unbound = Process::new();
     let mut observed = unbound.settled(&host());
@@ -274,10 +274,10 @@ fn a_gang_with_a_bound_pod_that_the_caches_lack_retains_its_topology() {
     check(
         &applied(&unbound.close(4000, &observed, false)),
         &expect![[r#"
-        m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"x"}} by other
-        m-0-a m-0-1000 {"required":{"scope":"clique","keys":["h"]}}
-        m-0-b m-0-1000 -
-    "#]],
+            m-0-4000 {"minCount":3,"packing":{"constraints":"*","key":"x"},"v":1} by other
+            m-0-a m-0-1000 {"v":1,"required":{"scope":"clique","keys":["h"]}}
+            m-0-b m-0-1000 -
+        "#]],
     );
 }
 

@@ -20,7 +20,7 @@ const CREATED_WITHOUT_POD_GROUP: &str = "the gang was created without a PodGroup
 
 /// Whether the scheduler schedules the pods of the gang together. The plan waits for nothing, and no write was rejected.
 pub(super) fn gang_scheduling(observed: &Observed) -> GangScheduling {
-    let Some(PodGroupRef { name, spec: record }) = PodGroupRef::of_gang(&observed.gang) else {
+    let Ok(Some(PodGroupRef { name, spec: record })) = PodGroupRef::of_gang(&observed.gang) else {
         return GangScheduling::by_none(gang_scheduling::PODS_SCHEDULED_INDIVIDUALLY, individually(observed));
     };
     let live = observed.live_pod_group();

@@ -60,7 +60,7 @@ fn the_spec_is_that_of_the_record() {
             json!({ "schedulingPolicy": policy(7), "disruptionMode": "PodGroup", "priorityClassName": "high" }),
         ),
         (r#"{"minCount":0}"#, json!({ "schedulingPolicy": policy(1), "disruptionMode": "PodGroup" })),
-        ("[", json!({ "schedulingPolicy": policy(1), "disruptionMode": "PodGroup" })),
+        (r#"{"v":1,"minCount":4}"#, json!({ "schedulingPolicy": policy(4), "disruptionMode": "PodGroup" })),
     ] {
         annotate(&mut observed, POD_GROUP_SPEC, record);
         let object = created(&plan::plan(&observed, at(1))).expect("a create");
@@ -191,6 +191,44 @@ fn the_next_incarnation_replaces_the_pod_group_of_the_last_one() {
     assert_eq!(writes(&waiting), (vec![], vec!["llm-0-1".to_owned()]), "the scaled gang waits again");
     observed.gang.annotations_mut().remove(POD_GROUP);
     assert_eq!(writes(&observed), (vec![], vec!["llm-0-1".to_owned()]));
+}
+
+#[test]
+fn without_readable_annotations_the_pod_groups_of_a_gang_stay_as_they_are() {
+    let existing = || {
+        let mut observed = with_pod_group::<WorkloadApi>(
+            ROW,
+            &json!({ "metadata": { "labels": { "app.kubernetes.io/part-of": "other" } } }),
+        );
+        observed.cliques.insert("a".to_owned(), clique("a", &json!({ "min": 2, "scheduled": 2 })));
+        observed
+    };
+    for (key, value, cause) in [
+        (POD_GROUP_SPEC, r#"{"v":2,"minCount":3}"#, "annotation grove.io/pod-group-spec has version 2"),
+        (POD_GROUP_SPEC, "[", "annotation grove.io/pod-group-spec cannot be decoded"),
+        (POD_GROUP, "llm-0-v2-1", "annotation grove.io/pod-group cannot be decoded"),
+    ] {
+        for mut observed in [observed(ROW), existing(), scaled(observed(ROW), true)] {
+            annotate(&mut observed, key, value);
+            let plan = plan::plan(&observed, at(1));
+            assert_eq!(plan.steps().count(), 0, "{plan}");
+            let condition = gang_scheduling(&observed);
+            let expected = format!("False UnreadableAnnotation: the PodGroup of the gang stays as it is: {cause}");
+            assert!(condition.starts_with(&expected), "{condition}");
+            let [warning] = &plan.warnings[..] else { panic!("{plan}") };
+            assert_eq!(format!("False {}: {}", warning.reason, warning.note), condition);
+            let status = status::status(&observed, &plan, &ExecutionResult::default(), at(1));
+            assert_eq!(status::status_change(&observed, &status), StatusChange::Significant);
+            observed.gang.status = Some(status);
+            assert_eq!(plan::plan(&observed, at(1)).warnings, [], "the condition reports it");
+        }
+    }
+    let mut without_record = existing();
+    without_record.gang.annotations_mut().remove(POD_GROUP_SPEC);
+    assert!(gang_scheduling(&without_record).contains("annotation grove.io/pod-group-spec is missing"));
+    let mut of_kai = observed(&ROW.replace("default-scheduler", "kai-scheduler"));
+    annotate(&mut of_kai, POD_GROUP_SPEC, "[");
+    assert!(!gang_scheduling(&of_kai).contains("UnreadableAnnotation"), "KAI does not need the annotation");
 }
 
 #[test]
