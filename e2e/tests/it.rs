@@ -52,6 +52,7 @@ mod it {
         mod failed_up;
         mod foreign_objects;
         mod hostile;
+        mod interface;
         mod kill_series;
         mod kills;
         mod leader_election;
