@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Clique, ScalingGroup, SetReplica};
+use crate::annotation_value;
+use crate::labels::SCALE;
 use crate::v1alpha1::MAX_REPLICAS;
 
 /// The cliques and groups whose scale differs from their template, by name.
@@ -70,11 +72,21 @@ impl RecordedScale {
     }
 
     fn decode(annotation: &str) -> Self {
-        let mut recorded: Self = serde_json::from_str(annotation).unwrap_or_default();
+        let mut recorded: Self = annotation_value::decode(SCALE, annotation).unwrap_or_default();
         let is_valid = |replicas: &Replicas| (0..=MAX_REPLICAS).contains(&replicas.replicas);
         recorded.cliques.retain(|_, replicas| is_valid(replicas));
         recorded.groups.retain(|_, replicas| is_valid(replicas));
         recorded
+    }
+
+    /// The annotation.
+    pub fn encode(&self) -> String {
+        annotation_value::encode(self)
+    }
+
+    /// Whether a newer pcs-controller wrote the annotation.
+    pub fn is_of_later_version(annotation: &str) -> bool {
+        annotation_value::decode::<Self>(SCALE, annotation).is_err_and(|error| error.is_of_later_version())
     }
 
     pub(super) fn clique(&self, name: &str, template: i32) -> Option<i32> {

@@ -110,7 +110,8 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
     let is_of_later_version = PodGroupRef::of_gang(live).is_err_and(|error| error.is_of_later_version());
     let is_own = |key: &str| match key {
         labels::POD_GROUP | labels::POD_GROUP_SPEC => !is_of_later_version,
-        key => [labels::TOPOLOGY_NAME, labels::GENERATION_HASH, labels::SCALE].contains(&key),
+        labels::SCALE => !live.annotations().get(key).is_some_and(|record| RecordedScale::is_of_later_version(record)),
+        key => key == labels::TOPOLOGY_NAME || key == labels::GENERATION_HASH,
     };
     let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !is_own(key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
@@ -158,8 +159,8 @@ fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: 
     let set = expansion.set;
     let observed_generation = set.status.as_ref().and_then(|status| status.observed_generation);
     let is_set_unchanged = observed_generation == set.metadata.generation;
-    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale, is_set_unchanged)?;
-    serde_json::to_string(&recorded).ok()
+    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale, is_set_unchanged);
+    recorded.map(|recorded| recorded.encode())
 }
 
 /// The pod groups and the topology constraints of the desired gang.

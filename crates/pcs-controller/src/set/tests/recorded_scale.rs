@@ -11,7 +11,7 @@ use crate::set::observed::Observed;
 use crate::tests::GROUPED;
 
 const RECORD: &str =
-    r#"{"cliques":{"m-0-f":{"replicas":4,"template":2}},"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
+    r#"{"v":1,"cliques":{"m-0-f":{"replicas":4,"template":2}},"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
 
 /// The set after a client has scaled its standalone clique and its group.
 fn scaled() -> Observed {
@@ -85,7 +85,7 @@ fn they_return_with_the_replicas_of_a_changed_template() {
 fn the_record_follows_the_scale() {
     let mut observed = scaled();
     change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
-    let record_of_group = r#"{"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
+    let record_of_group = r#"{"v":1,"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
     assert_eq!(record(&mut observed).as_deref(), Some(record_of_group));
     change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 3);
     assert_eq!(record(&mut observed), None);
@@ -101,4 +101,17 @@ fn a_damaged_record_is_ignored() {
         assert_eq!(observed.expand().replicas[0].cliques[0].replicas, 2, "{damaged}");
         assert!(observed.exceeded_limit().is_none());
     }
+}
+
+#[test]
+fn a_record_of_a_later_version_stays() {
+    let mut observed = scaled();
+    let record = r#"{"v":2,"other":{}}"#;
+    change::<PodGang>(&mut observed, "m-0", |gang| {
+        drop(gang.annotations_mut().insert(SCALE.to_owned(), record.to_owned()))
+    });
+    let text = plan(&observed).to_string();
+    change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 3);
+    assert!(!plan(&observed).to_string().contains("PodGang m-0 "), "{text}");
 }
