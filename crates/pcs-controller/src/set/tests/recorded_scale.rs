@@ -108,7 +108,7 @@ fn a_record_of_a_later_version_stays() {
     let mut observed = scaled();
     let record = r#"{"v":2,"other":{}}"#;
     change::<PodGang>(&mut observed, "m-0", |gang| {
-        drop(gang.annotations_mut().insert(SCALE.to_owned(), record.to_owned()))
+        drop(gang.annotations_mut().insert(SCALE.to_owned(), record.to_owned()));
     });
     let text = plan(&observed).to_string();
     change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
