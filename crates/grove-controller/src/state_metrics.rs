@@ -49,8 +49,11 @@ struct StateMap {
 impl StateMetrics {
     /// Registers the metric.
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let help = "Entries of the maps that a service stores in memory per object, per controller and map";
-        let entries = IntGaugeVec::new(Opts::new("grove_state_entries", help), &["controller", "map"])?;
+        let options = Opts::new(
+            "grove_state_entries",
+            "Entries of the maps that a service stores in memory per object, per controller and map",
+        );
+        let entries = IntGaugeVec::new(options, &["controller", "map"])?;
         let metrics = Self::default();
         registry.register(Box::new(StateCollector { maps: Arc::clone(&metrics.maps), entries }))?;
         Ok(metrics)

@@ -40,8 +40,11 @@ impl Debug for ForeignOwners {
 impl ForeignOwners {
     /// Registers the metric.
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let help = "Number of objects of a kind with a controller reference to an object of another namespace, which is ignored.";
-        let references = IntGaugeVec::new(Opts::new("grove_foreign_owner_references", help), &["kind"])?;
+        let options = Opts::new(
+            "grove_foreign_owner_references",
+            "Number of objects of a kind with a controller reference to an object of another namespace, which is ignored.",
+        );
+        let references = IntGaugeVec::new(options, &["kind"])?;
         let kinds = Self::default();
         registry.register(Box::new(ForeignOwnersCollector { kinds: kinds.clone(), references }))?;
         Ok(kinds)

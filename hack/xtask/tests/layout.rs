@@ -13,6 +13,7 @@ mod layout {
     mod layers;
     mod local_paths;
     mod manifests;
+    mod metrics;
     mod module_cycles;
     mod permissions;
     mod probes;
