@@ -23,37 +23,35 @@ pub struct RecordedScale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Replicas {
     replicas: i32,
-    /// The replicas of the template for which a client chose this scale; `None` if the template changed and not the scale.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    template: Option<i32>,
+    /// The replicas of the template when this scale was first recorded.
+    template: i32,
 }
 
 impl Replicas {
     /// The entry after a reconcile. An entry with the same scale stays, also if its template has changed since.
-    fn next(previous: Option<&Self>, replicas: i32, template: i32, is_set_unchanged: bool) -> Option<Self> {
+    fn next(previous: Option<&Self>, replicas: i32, template: i32) -> Option<Self> {
         if replicas == template {
             return None;
         }
         let unchanged = previous.copied().filter(|previous| previous.replicas == replicas);
-        Some(unchanged.unwrap_or(Self { replicas, template: is_set_unchanged.then_some(template) }))
+        Some(unchanged.unwrap_or(Self { replicas, template }))
     }
 
     fn of_template(self, template: i32) -> Option<i32> {
-        (self.template == Some(template)).then_some(self.replicas)
+        (self.template == template).then_some(self.replicas)
     }
 }
 
 impl RecordedScale {
-    /// The record after a reconcile of a replica; `None` if each scale is that of its template. `is_set_unchanged`: the set has not changed
-    /// since the last reconcile, so another scale is the choice of a client.
-    pub fn of_replica(replica: &SetReplica<'_>, previous: &Self, is_set_unchanged: bool) -> Option<Self> {
+    /// The record after a reconcile of a replica; `None` if each scale is that of its template.
+    pub fn of_replica(replica: &SetReplica<'_>, previous: &Self) -> Option<Self> {
         let clique = |clique: &Clique<'_>| {
             let (name, template) = (clique.name.to_string(), clique.template.spec.replicas);
-            Some((Replicas::next(previous.cliques.get(&name), clique.replicas, template, is_set_unchanged)?, name))
+            Some((Replicas::next(previous.cliques.get(&name), clique.replicas, template)?, name))
         };
         let group = |group: &ScalingGroup<'_>| {
             let (name, template) = (group.name.to_string(), group.config.replicas());
-            Some((Replicas::next(previous.groups.get(&name), group.replica_count, template, is_set_unchanged)?, name))
+            Some((Replicas::next(previous.groups.get(&name), group.replica_count, template)?, name))
         };
         let by_name = |(replicas, name)| (name, replicas);
         let cliques: BTreeMap<_, _> = replica.cliques.iter().filter_map(clique).map(by_name).collect();

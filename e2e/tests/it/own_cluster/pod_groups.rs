@@ -21,7 +21,6 @@ mod backends;
 use backends::{Backend, KAI, VOLCANO, backend, map};
 
 const CONTROLLER: &str = "topology-controller";
-const NAMESPACE: &str = "e2e-pod-groups";
 /// The services also work with the policies that limit them.
 const CONTROLLER_POLICY: &str = include_str!("../../../../deploy/components/controller-policy/policies.yaml");
 
@@ -73,8 +72,10 @@ impl<'a> Fixture<'a> {
     async fn create(backend: &'a Backend, cluster: &'a TestCluster) -> Self {
         let client = cluster.client().await;
         let kind = GroupVersionKind::gvk(backend.group, backend.version, "PodGroup");
-        let pod_groups = Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind));
-        Self { backend, cluster, ns: Namespace::create(&client, NAMESPACE).await, pod_groups }
+        // The tests of two backends may use the same control plane, one after the other.
+        let namespace = format!("e2e-pod-groups-{}", backend.scheduler);
+        let pod_groups = Api::namespaced_with(client.clone(), &namespace, &ApiResource::from_gvk(&kind));
+        Self { backend, cluster, ns: Namespace::create(&client, &namespace).await, pod_groups }
     }
 
     async fn create_set(&self) {

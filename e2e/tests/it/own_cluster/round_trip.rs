@@ -59,7 +59,7 @@ async fn sets_are_stored_as_sent(cluster: &TestCluster) {
     let added: Vec<_> = added.into_iter().collect();
     expect![[r#"
         .metadata.labels.grove.io/topology-name: null becomes "racks"
-        .metadata.labels.grove.io/topology-name: null becomes "seven-levels"
+        .metadata.labels: null becomes {"grove.io/topology-name":"seven-levels"}
         .metadata.namespace: null becomes "default"
         .spec.template.cliqueStartupType: null becomes "CliqueStartupTypeAnyOrder"
         .spec.template.cliques[].spec.autoScalingConfig.minReplicas: null becomes 2

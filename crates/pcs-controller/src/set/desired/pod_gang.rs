@@ -156,10 +156,7 @@ fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: 
     if *gang.name != replica.base_gang {
         return None;
     }
-    let set = expansion.set;
-    let observed_generation = set.status.as_ref().and_then(|status| status.observed_generation);
-    let is_set_unchanged = observed_generation == set.metadata.generation;
-    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale, is_set_unchanged);
+    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale);
     recorded.map(|recorded| recorded.encode())
 }
 

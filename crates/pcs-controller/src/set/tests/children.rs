@@ -106,7 +106,7 @@ fn replicas_of_an_existing_clique_are_not_changed() {
     check(
         &observed,
         &expect![[r#"
-            gangs: patch PodGang llm-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"cliques\":{\"llm-0-prefill\":{\"replicas\":9}}}"},"resourceVersion":"7"}}
+            gangs: patch PodGang llm-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"cliques\":{\"llm-0-prefill\":{\"replicas\":9,\"template\":2}}}"},"resourceVersion":"7"}}
         "#]],
     );
 }

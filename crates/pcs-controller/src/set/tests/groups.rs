@@ -67,7 +67,7 @@ fn scaling_a_group_creates_and_deletes_its_gangs() {
     check(
         &observed,
         &expect![[r#"
-            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"m-0-g\":{\"replicas\":5}}}"},"resourceVersion":"7"}}
+            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"m-0-g\":{\"replicas\":5,\"template\":3}}}"},"resourceVersion":"7"}}
             gangs: create PodGang m-0-g-2
             gangs: create PodGang m-0-g-3
         "#]],
@@ -76,7 +76,7 @@ fn scaling_a_group_creates_and_deletes_its_gangs() {
     check(
         &observed,
         &expect![[r#"
-            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"m-0-g\":{\"replicas\":2}}}"},"resourceVersion":"7"}}
+            gangs: patch PodGang m-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"m-0-g\":{\"replicas\":2,\"template\":3}}}"},"resourceVersion":"7"}}
             scale-in: delete PodGang m-0-g-1
         "#]],
     );

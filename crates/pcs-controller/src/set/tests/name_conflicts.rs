@@ -249,7 +249,7 @@ fn an_orphaned_scaling_group_is_adopted_with_its_current_scale() {
     check(
         &observed,
         &expect![[r#"
-            gangs: patch PodGang llm-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"llm-0-g\":{\"replicas\":4}}}"},"resourceVersion":"7"}}
+            gangs: patch PodGang llm-0 {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"groups\":{\"llm-0-g\":{\"replicas\":4,\"template\":2}}}"},"resourceVersion":"7"}}
             groups: adopt PodCliqueScalingGroup llm-0-g
         "#]],
     );
