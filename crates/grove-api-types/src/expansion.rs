@@ -58,6 +58,11 @@ impl CurrentScale {
         Self { recorded, ..self }
     }
 
+    /// What the base gangs record.
+    pub fn into_recorded(self) -> RecordedScale {
+        self.recorded
+    }
+
     fn clique(&self, name: &PodCliqueName, template: i32) -> i32 {
         let name = name.as_str();
         self.cliques.get(name).copied().or_else(|| self.recorded.clique(name, template)).unwrap_or(template)

@@ -26,17 +26,19 @@ pub type Key = (String, String);
 macro_rules! check_watched_kind {
     ($kind:ty, $fields:expr) => {
         let object = $crate::list_items::object::<$kind>(&$fields);
-        $crate::list_items::check_foreign_namespace(&object, |item: &String, namespace: &str, uid: &str| {
-            let options = ::grove_runtime::caches::InformerOptions::default();
-            let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
-            writer.replace_decoded(vec![::grove_runtime::caches::DecodedObject::from_json(item)]);
-            cache.owned_by(namespace, uid).len() + cache.orphans(namespace).len()
-        });
-        $crate::list_items::check(&object, |items: &[String], keys: &[$crate::list_items::Key]| {
+        let cache_with = |items: &[String]| {
             let options = ::grove_runtime::caches::InformerOptions::default();
             let (cache, writer) = ::grove_runtime::caches::Cache::<$kind>::with_writer(options);
             let decode = |item: &String| ::grove_runtime::caches::DecodedObject::from_json(item);
             writer.replace_decoded(items.iter().map(decode).collect());
+            cache
+        };
+        $crate::list_items::check_foreign_namespace(&object, |item: &String, namespace: &str, uid: &str| {
+            let cache = cache_with(::std::slice::from_ref(item));
+            cache.owned_by(namespace, uid).len() + cache.orphans(namespace).len()
+        });
+        $crate::list_items::check(&object, |items: &[String], keys: &[$crate::list_items::Key]| {
+            let cache = cache_with(items);
             let state = |(namespace, name): &$crate::list_items::Key| {
                 cache.contains(namespace, name).then(|| cache.unreadable(namespace, name).is_none())
             };
@@ -80,12 +82,12 @@ pub fn check_foreign_namespace(object: &Value, count: impl Fn(&String, &str, &st
             return Ok(false);
         };
         item["metadata"]["namespace"] = json!("foreign");
-        let owners = item["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        let uids = owners.iter().filter_map(|owner| owner["uid"].as_str());
+        let (text, owners) = (item.to_string(), item["metadata"]["ownerReferences"].as_array());
+        let uids = owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str());
         let mut counts_here = false;
         for uid in uids {
-            counts_here |= count(&item.to_string(), "foreign", uid) > 0;
-            if count(&item.to_string(), namespace, uid) > 0 {
+            counts_here |= count(&text, "foreign", uid) > 0;
+            if count(&text, namespace, uid) > 0 {
                 return Err(format!("the object counts for the owner {uid} in {namespace}"));
             }
         }

@@ -10,55 +10,55 @@ use serde_json::{Value, json};
 const METRICS: &str = include_str!("../../crds/pod-metrics.yaml");
 const CRD: &str = "pods.metrics.k8s.io";
 
-/// Each replica of the group has four pods. The autoscaler that Grove creates scales the group.
-const SET: &str = "
+/// The metric of both autoscalers.
+const METRIC: &str = "{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}";
+
+/// A set of four pods, or with this scaling group, which has four pods in each replica.
+fn set(name: &str, group: &str) -> String {
+    format!(
+        "
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
-metadata: {name: llm}
+metadata: {{name: {name}}}
 spec:
   replicas: 1
   template:
     cliques:
-    - {name: leader, spec: {replicas: 1, podSpec: &pod {containers: [{name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {memory: 100Mi}}}]}}}
-    - {name: worker, spec: {replicas: 3, podSpec: *pod}}
-    podCliqueScalingGroups:
-    - name: g
-      replicas: 2
-      cliqueNames: [leader, worker]
-      scaleConfig: {maxReplicas: 20, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]}
-";
+    - {{name: leader, spec: {{replicas: 1, podSpec: &pod {{containers: [{{name: main, image: registry.k8s.io/pause:3.10, resources: {{requests: {{memory: 100Mi}}}}}}]}}}}}}
+    - {{name: worker, spec: {{replicas: 3, podSpec: *pod}}}}
+    podCliqueScalingGroups: [{group}]
+"
+    )
+}
 
-/// A set of four pods without an autoscaler: Kubernetes does not scale by pods that two autoscalers select.
-const FLAT: &str = "
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: flat}
-spec:
-  replicas: 1
-  template:
-    cliques:
-    - {name: leader, spec: {replicas: 1, podSpec: &pod {containers: [{name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {memory: 100Mi}}}]}}}
-    - {name: worker, spec: {replicas: 3, podSpec: *pod}}
-";
+/// A group with an autoscaler, which Grove creates.
+fn group() -> String {
+    let scale = format!("{{maxReplicas: 20, metrics: [{METRIC}]}}");
+    format!("{{name: g, replicas: 2, cliqueNames: [leader, worker], scaleConfig: {scale}}}")
+}
 
-/// An autoscaler of a user for this set.
-const OF_SET: &str = "
+/// An autoscaler of a user for the set without a group: Kubernetes does not scale by pods that two autoscalers select.
+fn autoscaler() -> String {
+    format!(
+        "
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
-metadata: {name: of-set}
+metadata: {{name: of-set}}
 spec:
-  scaleTargetRef: {apiVersion: grove.io/v1alpha1, kind: PodCliqueSet, name: flat}
+  scaleTargetRef: {{apiVersion: grove.io/v1alpha1, kind: PodCliqueSet, name: flat}}
   maxReplicas: 20
-  metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]
-";
+  metrics: [{METRIC}]
+"
+    )
+}
 
 /// The pods use 60 % of their memory, and the target is 50 %: the autoscaler multiplies the replicas by 1.2 and rounds up. With all pods
 /// in the selector, it would multiply the pods.
 #[tokio::test]
 async fn autoscalers_count_replicas_and_not_pods() {
     in_namespace("e2e-autoscaling", async |ns| {
-        ns.create_yaml::<PodCliqueSet>(SET).await;
-        ns.create_yaml::<PodCliqueSet>(FLAT).await;
+        ns.create_yaml::<PodCliqueSet>(&set("llm", &group())).await;
+        ns.create_yaml::<PodCliqueSet>(&set("flat", "")).await;
         ns.wait_for_ready_pods("llm", 8).await;
         let state = ns.wait_for_ready_pods("flat", 4).await;
         let cluster = TestCluster::shared();
@@ -75,7 +75,7 @@ async fn autoscalers_count_replicas_and_not_pods() {
         let scaled = |state: &NamespaceState| state.groups["llm-0-g"].spec.replicas != 2;
         let state = ns.wait_for("the group is scaled", scaled).await;
         assert_eq!(state.groups["llm-0-g"].spec.replicas, 3);
-        apply(ns, OF_SET).await;
+        apply(ns, &autoscaler()).await;
         let scaled = |state: &NamespaceState| state.sets["flat"].spec.replicas != 1;
         let state = ns.wait_for("the set is scaled", scaled).await;
         assert_eq!(state.sets["flat"].spec.replicas, 2);

@@ -1,6 +1,7 @@
 //! Queries about the cliques of a set or a scaling group, based on the status that pclq-controller writes.
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::Clique;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
@@ -18,9 +19,10 @@ pub(crate) fn is_available(clique: &PodClique) -> bool {
     clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.required_replicas()
 }
 
-/// Whether the clique has pods of another template. A clique without status has no pods.
-pub(crate) fn is_outdated(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
-    reported_hash(clique).is_some_and(|reported| reported != hashes.pod_template(template))
+/// Whether the active clique has pods of another template. A clique without status has no pods.
+pub(crate) fn is_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique<'_>) -> bool {
+    let reported = active(children, &desired.name).and_then(reported_hash);
+    reported.is_some_and(|reported| reported != hashes.pod_template(&desired.template.name))
 }
 
 /// Whether all pods of the clique were created from the current template of the name `template`.

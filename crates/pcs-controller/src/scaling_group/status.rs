@@ -133,12 +133,9 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
 /// Whether pods of another template run, and not because the user deletes them himself.
 fn has_outdated_pods(observed: &Observed, expansion: &GroupExpansion<'_>) -> bool {
     let hashes = expansion.template_hashes();
-    let is_outdated = |desired: &Clique<'_>| {
-        let active = clique::active(&observed.children, &desired.name);
-        active.is_some_and(|clique| clique::is_outdated(clique, hashes, &desired.template.name))
-    };
     let mut cliques = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques);
-    !expansion.set.spec.is_updated_on_delete() && cliques.any(is_outdated)
+    !expansion.set.spec.is_updated_on_delete()
+        && cliques.any(|desired| clique::is_outdated(&observed.children, hashes, desired))
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {

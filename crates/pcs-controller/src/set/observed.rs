@@ -210,11 +210,12 @@ impl Observed {
 
     /// What the set expands to. Do not call it if the set [exceeds a limit](Self::exceeded_limit).
     pub(crate) fn expand(&self) -> SetExpansion<'_> {
+        let current_scale = self.current_scale();
         SetExpansion {
             set: &self.set,
             default_scheduler: self.default_scheduler,
-            replicas: expansion::expand(&self.set, &self.current_scale()),
-            recorded_scale: self.recorded_scale(),
+            replicas: expansion::expand(&self.set, &current_scale),
+            recorded_scale: current_scale.into_recorded(),
             retained_minima: &self.retained_minima,
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,

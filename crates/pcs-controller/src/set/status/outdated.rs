@@ -14,10 +14,8 @@ const MAX_NAMED: usize = 20;
 
 /// Which cliques and groups have such pods; `None` if none has.
 pub(super) fn message(observed: &Observed, hashes: &TemplateHashes, replicas: &[SetReplica<'_>]) -> Option<String> {
-    let cliques = replicas.iter().flat_map(|replica| &replica.cliques).filter(|desired| {
-        let active = clique::active(&observed.children, &desired.name);
-        active.is_some_and(|clique| clique::is_outdated(clique, hashes, &desired.template.name))
-    });
+    let cliques = replicas.iter().flat_map(|replica| &replica.cliques);
+    let cliques = cliques.filter(|desired| clique::is_outdated(&observed.children, hashes, desired));
     let groups = replicas.iter().flat_map(|replica| &replica.groups);
     let groups = groups
         .filter(|desired| observed.active_group(&desired.name).is_some_and(|group| group_is_outdated(group, hashes)));
