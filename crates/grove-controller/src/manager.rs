@@ -51,7 +51,15 @@ impl Manager {
 
     /// Starts the informer of namespaces. From then on, no event about an object in a terminating namespace is published.
     pub fn start_namespace_informer(&self) -> TerminatingNamespaces {
-        let namespaces = TerminatingNamespaces::start(&self.runtime);
+        self.use_namespaces(TerminatingNamespaces::start(&self.runtime))
+    }
+
+    /// The same, with the UIDs of all namespaces.
+    pub fn start_namespace_informer_with_uids(&self) -> TerminatingNamespaces {
+        self.use_namespaces(TerminatingNamespaces::start_with_uids(&self.runtime))
+    }
+
+    fn use_namespaces(&self, namespaces: TerminatingNamespaces) -> TerminatingNamespaces {
         self.events.skip_terminating_namespaces(namespaces.clone());
         namespaces
     }

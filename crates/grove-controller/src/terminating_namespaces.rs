@@ -5,7 +5,7 @@
 //! objects is published (`events.rs`). The end of the termination triggers the owners (`triggers.rs`).
 //!
 //! The informer is optional: while RBAC forbids it, every namespace counts as active. Then the first rejected create ends a plan, and
-//! rejected creates have a backoff.
+//! rejected creates have a backoff. A service whose objects refer to their namespace as an owner stores the UIDs of all namespaces.
 
 use grove_api_types::deletion::is_terminating;
 use grove_runtime::{
@@ -76,6 +76,11 @@ impl TerminatingNamespaces {
         Self::new(runtime.start_informer(Self::informer_options()))
     }
 
+    /// Starts the informer of namespaces. Its cache stores the identity of all of them, for [`Self::uid`].
+    pub(crate) fn start_with_uids(runtime: &Runtime) -> Self {
+        Self::new(runtime.start_informer(InformerOptions::default().optional()))
+    }
+
     /// The terminating namespaces in a cache.
     pub fn new(cache: Cache<SlimNamespace>) -> Self {
         Self { cache }
@@ -92,7 +97,12 @@ impl TerminatingNamespaces {
 
     /// Whether the namespace is terminating. A namespace without a watch event so far, such as one that was just created, is not.
     pub fn contains(&self, namespace: &str) -> bool {
-        self.cache.get("", namespace).is_some()
+        self.cache.get("", namespace).is_some_and(|namespace| namespace.is_terminating)
+    }
+
+    /// The UID of the namespace; `None` before its first watch event, and if the informer stores only terminating namespaces.
+    pub fn uid(&self, namespace: &str) -> Option<String> {
+        self.cache.get("", namespace)?.metadata.uid.clone()
     }
 
     pub(crate) fn cache(&self) -> &Cache<SlimNamespace> {

@@ -168,7 +168,8 @@ fn lists(relists: Vec<watch::Receiver<u64>>) -> impl Stream<Item = u64> + Send {
 }
 
 /// The owners to retry because their namespace is no longer terminating: it was restored from a backup, or deleted and maybe created
-/// again. The plans of these owners had no creates.
+/// again. The plans of these owners had no creates. If the informer stores all namespaces, also those whose namespace was observed for the
+/// first time.
 pub fn owners_after_namespace_termination<Owner>(
     owners: &Cache<Owner>,
     namespaces: &TerminatingNamespaces,
@@ -177,9 +178,14 @@ where
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let owners = owners.clone();
-    let ended = namespaces.cache().subscribe().filter(|delta| std::future::ready(delta.is_delete()));
+    let is_active =
+        |namespace: Option<&Arc<SlimNamespace>>| namespace.is_some_and(|namespace| !namespace.is_terminating);
+    let allows_creates = move |delta: &Delta<SlimNamespace>| {
+        delta.is_delete() || (is_active(delta.new.as_ref()) && !is_active(delta.old.as_ref()))
+    };
+    let ended = namespaces.cache().subscribe().filter(move |delta| std::future::ready(allows_creates(delta)));
     let owners_in = move |delta: Delta<SlimNamespace>| {
-        let name = delta.old.and_then(|namespace| namespace.metadata.name.clone()).unwrap_or_default();
+        let name = delta.object().and_then(|namespace| namespace.metadata.name.clone()).unwrap_or_default();
         stream::iter(owners.of_namespace(&name)).map(|owner| ObjectRef::from_obj(&*owner))
     };
     ended.flat_map(owners_in).boxed()
@@ -281,6 +287,27 @@ mod tests {
         assert_eq!(enqueued(), ["retry rejected", "reconcile o"]);
     }
 
+    fn namespace(name: &str, is_terminating: bool) -> SlimNamespace {
+        let metadata = ObjectMeta { name: Some(name.into()), uid: Some(name.into()), ..ObjectMeta::default() };
+        SlimNamespace { metadata, is_terminating }
+    }
+
+    #[test]
+    fn the_first_event_of_a_namespace_retries_the_owners_in_it_if_all_namespaces_are_stored() {
+        let mut owner = ReplicaSet::default();
+        (owner.metadata.namespace, owner.metadata.name) = (Some("a".into()), Some("first".into()));
+        let (cache, writer) = Cache::with_writer(InformerOptions::<SlimNamespace>::default());
+        let namespaces = TerminatingNamespaces::new(cache);
+        let mut triggers = owners_after_namespace_termination(&Cache::from_objects([owner]), &namespaces);
+        let mut enqueued = || std::iter::from_fn(|| triggers.next().now_or_never().flatten()).count();
+        for (is_terminating, expected) in [(false, 1), (false, 0), (true, 0), (false, 1)] {
+            assert!(namespaces.uid("a").is_some() || expected == 1);
+            writer.apply(namespace("a", is_terminating));
+            assert_eq!((enqueued(), namespaces.contains("a")), (expected, is_terminating));
+        }
+        assert_eq!(namespaces.uid("a").as_deref(), Some("a"));
+    }
+
     #[test]
     fn the_end_of_the_termination_of_a_namespace_retries_the_owners_in_it() {
         let owner = |namespace: &str, name: &str| {
@@ -289,10 +316,6 @@ mod tests {
             owner
         };
         let owners = Cache::from_objects([owner("a", "first"), owner("a", "second"), owner("b", "other")]);
-        let namespace = |name: &str, is_terminating: bool| {
-            let metadata = ObjectMeta { name: Some(name.into()), uid: Some(name.into()), ..ObjectMeta::default() };
-            SlimNamespace { metadata, is_terminating }
-        };
         let options = InformerOptions::<SlimNamespace>::default().with_filter(|namespace| namespace.is_terminating);
         let (cache, namespaces) = Cache::with_writer(options);
         let mut triggers = owners_after_namespace_termination(&owners, &TerminatingNamespaces::new(cache));

@@ -42,7 +42,6 @@ impl SetContext {
             clock: manager.clock(),
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
-        context.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), controller);
         let statuses: [NamedCount<Self>; 2] = [
             ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
             ("withheld_statuses", |context| context.status_writer.withheld_statuses()),

@@ -1,14 +1,14 @@
 //! The `ComputeDomain` reconciler; start here.
 //!
-//! It only removes Grove's finalizer from domains that no pod needs any more. [`triggers()`] lists what enqueues a domain. [`reconcile()`]
-//! takes a snapshot of the domain, its set, and the cliques and pods of its replica from the caches (`observe`), confirms it at the API
-//! server before the finalizer is removed (`live_reads`), and executes the plan. The status of a domain belongs to NVIDIA's driver.
+//! It deletes the domains that no set and no pod needs any more, and removes Grove's finalizer from domains that a user deleted when their last
+//! pod has ended. [`triggers()`] lists what enqueues a domain. [`reconcile()`] takes a snapshot of the domain, its set, and the cliques and
+//! pods that use it from the caches (`observe`), confirms at the API server that nothing uses it (`live_reads`), and executes the
+//! plan. The status of a domain belongs to NVIDIA's driver.
 
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::compute_domain::ComputeDomain;
-use grove_api_types::deletion::is_terminating;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::manager::Manager;
 use grove_controller::reconcile_error::ReconcileError;
@@ -18,6 +18,7 @@ use grove_controller::triggers::enqueue_on_list;
 use self::triggers::{domains_of_clique, domains_of_pod, domains_of_set};
 use crate::context::DomainContext;
 use crate::informers::MnnvlCaches;
+use crate::lost_owner::has_finalizer;
 
 mod live_reads;
 mod observe;
@@ -29,7 +30,7 @@ mod triggers;
 mod tests;
 
 /// The name of the controller in logs, metrics and events.
-pub(crate) const CONTROLLER: &str = "computedomain-finalizer-controller";
+pub(crate) const CONTROLLER: &str = "computedomain-release-controller";
 
 /// Reconciles domains until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {
@@ -42,8 +43,8 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {
 /// What triggers a reconcile of a domain, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the domain itself;
 /// - a deletion of its set, or a change of the set in more than its status;
-/// - a clique of its set was deleted or is terminating, or a pod of its set is no longer live, while the domain is terminating;
-/// - the cliques or pods were listed, while the domain is terminating.
+/// - a clique of its replica was deleted or is terminating, or a pod with a claim of the domain ended;
+/// - the cliques or pods were listed, because an object that was deleted before has no delta.
 fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
     let MnnvlCaches { sets, domains, cliques, pods, .. } = &ctx.caches;
     let of_sets = {
@@ -55,22 +56,21 @@ fn triggers(ctx: &DomainContext) -> ControllerBuilder<ComputeDomain> {
         cliques.subscribe().flat_map(move |delta| stream::iter(domains_of_clique(&sets, &domains, &delta)))
     };
     let of_pods = {
-        let (sets, domains) = (sets.clone(), domains.clone());
-        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&sets, &domains, &delta)))
+        let domains = domains.clone();
+        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&domains, &delta)))
     };
     ControllerBuilder::new(CONTROLLER, domains.clone(), domains.subscribe())
         .watches(of_sets)
         .watches(of_cliques)
         .watches(of_pods)
-        .watches(enqueue_on_list(domains, vec![cliques.relists(), pods.relists()], is_terminating))
+        .watches(enqueue_on_list(domains, vec![cliques.relists(), pods.relists()], has_finalizer))
 }
 
 async fn reconcile(domain: Arc<ComputeDomain>, ctx: Arc<DomainContext>) -> Result<Requeue, ReconcileError> {
     let mut observed = observe::observe(&ctx, &domain);
     live_reads::confirm(&ctx, &mut observed).await?;
-    let plan = plan::plan(&observed);
-    let requeue = Requeue::AwaitChange.or_at(plan.requeue_after);
-    let result = ctx.executor.execute(&*domain, &plan).await;
+    let result = ctx.executor.execute(&*domain, &plan::plan(&observed)).await;
+    let requeue = Requeue::AwaitChange;
     result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
     Ok(requeue)
 }

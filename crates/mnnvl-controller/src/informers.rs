@@ -6,13 +6,12 @@ use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::manager::Manager;
-use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 use kube::ResourceExt;
 
-use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod, is_of_replica};
+use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, SlimClique, SlimPod, is_of_replica, may_use_a_domain};
 
 /// The domains with the label of a set, by the namespace and the name of the set.
 pub(crate) const BY_SET: Index<ComputeDomain> = Index { name: "set", values: set_of_domain };
@@ -35,12 +34,10 @@ pub(crate) struct MnnvlCaches {
     pub(crate) domains: Cache<ComputeDomain>,
     /// The cliques of all sets.
     pub(crate) cliques: Cache<SlimClique>,
-    /// The pods of all sets.
+    /// The pods of all sets that have a claim from a template.
     pub(crate) pods: Cache<SlimPod>,
-    /// The sets with a deletion that keeps their domains.
-    pub(crate) orphan_deletions: OrphanDeletions,
-    /// The namespaces in which nothing is created.
-    pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// The namespaces: nothing is created in the terminating ones, and each domain has a reference to its namespace.
+    pub(crate) namespaces: TerminatingNamespaces,
     /// The informers of the child kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -48,20 +45,17 @@ pub(crate) struct MnnvlCaches {
 impl MnnvlCaches {
     /// Starts the informers. Domains are an optional kind: their CRD may be installed later. Until then, the cliques and pods are not read.
     pub(crate) fn start(manager: &Manager) -> Self {
-        let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
-        let of_sets = orphan_deletions.clone();
-        let sets = InformerOptions::<PodCliqueSet>::default().with_observer(move |delta| of_sets.record(delta));
+        let informers = SharedInformerFactory::new(manager);
         let domains = informers.cache_with(InformerOptions::default().optional().with_index(BY_SET));
-        let cliques = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_CLIQUE);
-        let pods = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA_OF_POD);
+        let cliques = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA);
+        let pods = InformerOptions::default().with_filter(may_use_a_domain).with_index(BY_DOMAIN);
         let (cliques, pods) = (cliques.after_list_of(&domains), pods.after_list_of(&domains));
         Self {
-            sets: informers.cache_with(sets),
+            sets: informers.cache_with(InformerOptions::default()),
             domains,
             cliques: informers.cache_with(cliques),
             pods: informers.cache_with(pods),
-            orphan_deletions,
-            terminating_namespaces: manager.start_namespace_informer(),
+            namespaces: manager.start_namespace_informer_with_uids(),
             informers,
         }
     }

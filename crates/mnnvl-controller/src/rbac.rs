@@ -1,7 +1,6 @@
 //! The permissions of mnnvl-controller, each with its reason. Those on domains are in the file of the child kind. `cargo xtask generate`
 //! (`hack/xtask/src/generate.rs`) writes them into the ClusterRole of `deploy/base/mnnvl-controller/rbac.yaml`.
 
-use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
@@ -21,9 +20,8 @@ pub fn rules() -> Vec<PolicyRule> {
         PolicyRule::for_resource::<PodCliqueSet>(&[Update], "create domains that block the deletion of their set")
             .subresource("finalizers")
             .implied(),
-        PolicyRule::for_resource::<PodClique>(&[List, Watch], "find out whether a replica still uses its domains"),
-        PolicyRule::for_resource::<Pod>(&[List, Watch], "find out whether a replica still uses its domains"),
-        PolicyRule::for_resource::<PodGang>(&[List], "find out whether cliques of a replica will replace others"),
+        PolicyRule::for_resource::<PodClique>(&[List, Watch], "delete a domain after its last clique and pod"),
+        PolicyRule::for_resource::<Pod>(&[List, Watch], "delete a domain after its last clique and pod"),
     ];
     rules.extend(set::CHILD_KINDS.rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);

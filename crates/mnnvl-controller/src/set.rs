@@ -2,7 +2,8 @@
 //!
 //! [`triggers()`] lists what enqueues a set. [`reconcile()`] takes a snapshot of the set and its domains from the caches (`observe`),
 //! computes the next writes from it (`plan`), lets the executor apply them, and writes the condition about the domains. The
-//! configuration does not matter: the annotations of a set decide, so its domains stay when automatic MNNVL is disabled.
+//! reconciler of domains deletes them. The configuration does not matter: the annotations of a set decide, so its domains stay when automatic
+//! MNNVL is disabled.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<SetContext>) {
     let cleanup = Arc::clone(&ctx);
     triggers(&ctx)
         .concurrency(manager.config().controllers.pod_clique_set.concurrent_syncs)
-        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
+        .on_deleted(move |deleted| forget(&cleanup, deleted))
         .run(manager, ctx, reconcile)
         .await;
 }
@@ -48,12 +49,12 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<SetContext>) {
 ///   trigger a status update;
 /// - a relist of domains, because one that was created and deleted before it has no delta;
 /// - the deletion of a domain anywhere in the namespace, if a quota rejected one of the set;
-/// - the end of the termination of its namespace, because nothing was created during it.
+/// - the first event of its namespace, or the end of its termination, because nothing was created before.
 fn triggers(ctx: &SetContext) -> ControllerBuilder<PodCliqueSet> {
     let sets = &ctx.caches.sets;
     ControllerBuilder::new(CONTROLLER, sets.clone(), sets.subscribe())
         .owns(&ctx.children)
-        .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
+        .retry_on(owners_after_namespace_termination(sets, &ctx.caches.namespaces))
 }
 
 async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<SetContext>) -> Result<Requeue, ReconcileError> {
@@ -71,12 +72,9 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<SetContext>) -> Result<Reque
     ctx.status_writer.write_after(&*set, executed, status).await
 }
 
-/// Drops the in-memory state of a deleted set, and plans the deletion of its domains, unless its deletion orphaned them.
-fn cleanup_plan(ctx: &SetContext, deleted: &PodCliqueSet) -> Plan {
+/// Drops the in-memory state of a deleted set. It plans nothing: the reconciler of domains deletes its domains.
+fn forget(ctx: &SetContext, deleted: &PodCliqueSet) -> Plan {
     ctx.children.forget(deleted);
     ctx.status_writer.forget(deleted);
-    if ctx.caches.orphan_deletions.contains(deleted) {
-        return Plan::new();
-    }
-    CHILD_KINDS.delete_dependents(deleted, &ctx.children.children(deleted))
+    Plan::new()
 }

@@ -23,6 +23,8 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) set: &'a PodCliqueSet,
     /// The domains that it needs.
     pub(crate) domains: Vec<RequiredDomain<'a>>,
+    /// The UID of its namespace; `None` if the cache does not have it.
+    pub(crate) namespace_uid: Option<String>,
     /// Why no domain can be created.
     pub(crate) unavailable: Option<Waiting>,
 }

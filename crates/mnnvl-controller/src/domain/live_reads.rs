@@ -1,26 +1,26 @@
-//! The live reads before Grove's finalizer is removed: the caches may be older than the objects that still need the domain.
+//! The live reads before a domain is released: the caches may be older than the objects that still need it.
 
-use grove_api_types::names::PodGangName;
-use grove_api_types::ownership::{controller_of, is_of_kind};
-use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
-use grove_api_types::{labels, mnnvl};
+use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_runtime::live_list;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::ListParams;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::observed::{Confirmation, ConfirmationResult, Observed, Replica};
+use super::observed::{Need, Observed, Replica, Retention};
 use crate::context::DomainContext;
-use crate::replica_objects::{is_controlled_by_set_or_group, selector};
+use crate::replica_objects::{DomainUse, LivePod, may_be_of_set, selector};
 
 /// The fields that select the pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// The pods of one page: the text of a page is in memory at once.
+const PAGE: u32 = 50;
 
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
 #[derive(Default, Deserialize)]
@@ -30,104 +30,97 @@ struct Metadata {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// Asks the API server for what the snapshot needs, if it needs anything.
+/// Asks the API server whether the set that the cache does not have is deleted, and whether nothing uses the domain.
 pub(super) async fn confirm(ctx: &DomainContext, observed: &mut Observed) -> Result<(), ReconcileError> {
-    observed.confirmed = match observed.confirmation() {
-        None => ConfirmationResult::No,
-        Some(Confirmation::SetDeleted(set)) => {
-            let requeue = Requeue::AwaitChange;
-            let deleted = ctx.executor.confirm_deleted(&*set).await;
-            let deleted = deleted.map_err(|source| ReconcileError::Execute { source, requeue })?;
-            if deleted { ConfirmationResult::Yes } else { ConfirmationResult::No }
+    if !observed.may_be_released() {
+        return Ok(());
+    }
+    if let Need::Unknown(_, set) = &observed.need {
+        let requeue = Requeue::AwaitChange;
+        let deleted = ctx.executor.confirm_deleted(&**set).await;
+        if !deleted.map_err(|source| ReconcileError::Execute { source, requeue })? {
+            return Ok(());
         }
-        Some(Confirmation::ReplicaUnused(replica)) => {
-            let namespace = observed.domain.namespace().unwrap_or_default();
-            let confirmed = confirm_unused(&ctx.client, &namespace, &replica).await;
-            confirmed.map_err(|error| ReconcileError::read(observed.domain.name_any(), &error))?
-        }
-    };
+    }
+    let unused = is_unused(&ctx.client, &observed.domain, observed.retention()).await;
+    let unused = unused.map_err(|error| ReconcileError::read(observed.domain.name_any(), &error))?;
+    observed.is_confirmed = unused;
     Ok(())
 }
 
-/// Whether the replica has neither a clique that may create pods nor a live pod, and gets none before its domain. The pods are listed after
-/// the cliques: a clique creates no pods after its deletion.
-async fn confirm_unused(
-    client: &Client,
-    namespace: &str,
-    replica: &Replica,
-) -> Result<ConfirmationResult, kube::Error> {
-    let cliques = list::<PodClique>(client, namespace, replica, "").await?;
-    if cliques.into_iter().any(|clique| is_active(&clique) && is_of_set(clique)) {
-        return Ok(ConfirmationResult::No);
-    }
-    let pods = list::<Pod>(client, namespace, replica, NOT_ENDED).await?;
-    if pods.iter().any(is_active) {
-        return Ok(ConfirmationResult::No);
-    }
-    if let Some(base_gang) = &replica.base_gang
-        && had_cliques(client, namespace, base_gang).await?
-    {
-        return Ok(ConfirmationResult::CliquesExpected);
-    }
-    Ok(ConfirmationResult::Yes)
+/// Whether nothing uses the domain. The pods are listed after the cliques: a clique creates no pods after its deletion.
+async fn is_unused(client: &Client, domain: &ComputeDomain, retention: Retention<'_>) -> Result<bool, kube::Error> {
+    let namespace = domain.namespace().unwrap_or_default();
+    let (replica, retains): (_, fn(DomainUse) -> bool) = match retention {
+        Retention::Set => return Ok(false),
+        Retention::Nothing => return Ok(true),
+        Retention::Claims(replica) => (replica, |kind| kind == DomainUse::Claimed),
+        Retention::PodsAndCliques(replica) => {
+            let params = ListParams::default().labels(&labels::selector(&selector(&replica.set, replica.index)));
+            let cliques = live_list::metadata::<PodClique, Metadata>(client, Some(&namespace), &params).await?;
+            if cliques.into_iter().any(is_active) {
+                return Ok(false);
+            }
+            (replica, |kind| kind != DomainUse::No)
+        }
+    };
+    let has_user = has_pod(client, &namespace, replica, |pod| retains(pod.use_of(domain.claim_template()))).await?;
+    Ok(!has_user)
 }
 
-/// Whether cliques of the replica with this base gang existed.
-async fn had_cliques(client: &Client, namespace: &str, base_gang: &PodGangName) -> Result<bool, kube::Error> {
-    let params = ListParams::default().fields(&format!("metadata.name={base_gang}"));
-    let gangs = live_list::page::<PodGang, PodGang>(client, Some(namespace), &params).await?.items;
-    let is_of_set = |gang: &PodGang| controller_of(&gang.metadata).is_some_and(is_of_kind::<PodCliqueSet>);
-    Ok(gangs.iter().any(|gang| is_of_set(gang) && mnnvl::had_cliques(gang)))
-}
-
-fn is_active(object: &Metadata) -> bool {
-    object.deletion_timestamp.is_none()
-}
-
-fn is_of_set(clique: Metadata) -> bool {
+/// Whether the clique may create pods.
+fn is_active(clique: Metadata) -> bool {
     let metadata = ObjectMeta { owner_references: clique.owner_references, ..ObjectMeta::default() };
-    is_controlled_by_set_or_group(&metadata)
+    clique.deletion_timestamp.is_none() && may_be_of_set(&metadata)
 }
 
-async fn list<K>(
+/// Whether the replica has such a pod that has not ended.
+async fn has_pod(
     client: &Client,
     namespace: &str,
-    replica: &Replica,
-    fields: &str,
-) -> Result<Vec<Metadata>, kube::Error>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let selector = labels::selector(&selector(&replica.set, replica.index));
-    let params = ListParams::default().labels(&selector).fields(fields);
-    live_list::metadata::<K, Metadata>(client, Some(namespace), &params).await
+    Replica { set, index }: &Replica,
+    is_match: impl Fn(&LivePod) -> bool,
+) -> Result<bool, kube::Error> {
+    let selector = labels::selector(&selector(set, *index));
+    let mut params = ListParams::default().labels(&selector).fields(NOT_ENDED).limit(PAGE);
+    loop {
+        let page = live_list::page::<Pod, LivePod>(client, Some(namespace), &params).await?;
+        if page.items.iter().any(&is_match) {
+            return Ok(true);
+        }
+        let Some(token) = page.continue_token else { return Ok(false) };
+        params.continue_token = Some(token);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use grove_api_types::names::PodCliqueSetName;
     use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
     use serde_json::{Value, json};
 
     use super::*;
 
-    /// What the API server confirms for a replica with these cliques and pods, and with this base gang if the set needs the domain.
-    async fn confirmed(cliques: &Value, pods: &Value, gang: Option<&Value>) -> ConfirmationResult {
-        let list = |items: &Value| json!({ "metadata": {}, "items": items });
-        let (cliques, pods, gangs) = (list(cliques), list(pods), list(&json!([gang])));
+    /// Whether nothing uses the domain `llm-1` in the lists of these cliques and pods.
+    async fn unused(cliques: &Value, pods: &[Value], retention: fn(&Replica) -> Retention<'_>) -> bool {
+        let (cliques, pods) = (json!({ "metadata": {}, "items": cliques }), pods.to_vec());
         let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
-            MockResponse::ok(match request.path.rsplit('/').next() {
-                Some("podcliques") => cliques.clone(),
-                Some("pods") => pods.clone(),
-                _ => {
-                    assert!(request.query.contains("fieldSelector=metadata.name%3Dllm-1"), "{}", request.query);
-                    gangs.clone()
-                }
-            })
+            let selector =
+                "labelSelector=app.kubernetes.io%2Fpart-of%3Dllm%2Cgrove.io%2Fpodcliqueset-replica-index%3D1";
+            assert!(request.query.contains(selector), "{}", request.query);
+            if request.path.ends_with("/podcliques") {
+                return MockResponse::ok(cliques.clone());
+            }
+            // One pod in each page.
+            let token = request.query.split("continue=").nth(1).map_or(0, |at| at[..1].parse().expect("a token"));
+            let next = if token + 1 < pods.len() { format!("{}", token + 1) } else { String::new() };
+            MockResponse::ok(
+                json!({ "metadata": { "continue": next }, "items": pods.get(token) .into_iter().collect::<Vec<_>>() }),
+            )
         });
-        let base_gang = gang.map(|_| PodGangName::base(&PodCliqueSetName::new("llm".to_owned()), 1));
-        let replica = Replica { set: "llm".to_owned(), index: Some(1), base_gang };
-        confirm_unused(&client, "prod", &replica).await.expect("the lists")
+        let replica = Replica { set: "llm".to_owned(), index: Some(1) };
+        let mut domain = ComputeDomain::default();
+        domain.spec.channel.resource_claim_template.name = "llm-1".to_owned();
+        is_unused(&client, &domain, retention(&replica)).await.expect("the lists")
     }
 
     fn owner(kind: &str) -> Value {
@@ -135,42 +128,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replica_is_used_while_it_has_active_cliques_or_live_pods() {
+    async fn a_domain_that_no_set_needs_is_used_while_its_replica_has_active_cliques() {
         let active = json!([{ "metadata": { "ownerReferences": owner("PodCliqueScalingGroup") } }]);
-        let foreign = json!([{ "metadata": { "ownerReferences": owner("Other") } }, { "metadata": {} }]);
         let mut terminating = active.clone();
         terminating[0]["metadata"]["deletionTimestamp"] = json!("beyond the range");
-        let (pod, none) = (json!([{ "metadata": {} }]), json!(null));
-        let ending = json!([{ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }]);
-        for (cliques, pods, expected) in [
-            (&none, &none, ConfirmationResult::Yes),
-            (&active, &none, ConfirmationResult::No),
-            (&foreign, &none, ConfirmationResult::Yes),
-            (&terminating, &none, ConfirmationResult::Yes),
-            (&terminating, &pod, ConfirmationResult::No),
-            (&none, &pod, ConfirmationResult::No),
-            (&none, &ending, ConfirmationResult::Yes),
+        for (cliques, expected) in [
+            (json!(null), true),
+            (active, false),
+            (json!([{ "metadata": {} }]), false),
+            (json!([{ "metadata": { "ownerReferences": owner("Other") } }]), true),
+            (terminating, true),
         ] {
-            assert_eq!(confirmed(cliques, pods, None).await, expected, "{cliques} {pods}");
+            assert_eq!(
+                unused(&cliques, &[], |replica| Retention::PodsAndCliques(replica)).await,
+                expected,
+                "{cliques}"
+            );
+            assert!(unused(&cliques, &[], |replica| Retention::Claims(replica)).await, "{cliques}");
         }
     }
 
     #[tokio::test]
-    async fn a_needed_domain_is_retained_while_its_base_gang_has_references_to_pods() {
-        let gang = |kind: &str, references: &Value, deletion: &Value| {
-            let metadata = json!({ "name": "llm-1", "ownerReferences": owner(kind), "deletionTimestamp": deletion });
-            let groups = [json!([]), references.clone()]
-                .map(|references| json!({ "name": "c", "minReplicas": 1, "podReferences": references }));
-            json!({ "metadata": metadata, "spec": { "podgroups": groups } })
+    async fn pods_with_the_claim_of_a_domain_use_it_until_they_have_ended() {
+        let claim = |template: &str| json!([{ "name": "mnnvl-claim", "resourceClaimTemplateName": template }]);
+        let pod = |template: &str, node: Value, status: Value| {
+            json!({ "metadata": { "deletionTimestamp": "beyond the range" },
+                "spec": { "resourceClaims": claim(template), "nodeName": node }, "status": status })
         };
-        let (pods, none) = (json!([{ "namespace": "prod", "name": "p" }]), json!(null));
-        for (gang, expected) in [
-            (gang("PodCliqueSet", &pods, &none), ConfirmationResult::CliquesExpected),
-            (gang("PodCliqueSet", &json!([]), &none), ConfirmationResult::Yes),
-            (gang("PodCliqueSet", &pods, &json!("2026-01-01T00:00:00Z")), ConfirmationResult::Yes),
-            (gang("Other", &pods, &none), ConfirmationResult::Yes),
+        let claimed = json!({ "resourceClaimStatuses": [{ "name": "mnnvl-claim", "resourceClaimName": "c" }] });
+        let awaited = json!({ "resourceClaimStatuses": [{ "name": "other", "resourceClaimName": "c" }] });
+        let none = Value::Null;
+        for (case, pod, is_unclaimed, is_unused) in [
+            ("bound", pod("llm-1", json!("node"), json!({})), false, false),
+            ("with its claim", pod("llm-1", none.clone(), claimed), false, false),
+            ("without its claim", pod("llm-1", none.clone(), awaited), true, false),
+            ("ended", pod("llm-1", json!("node"), json!({ "phase": "Succeeded" })), true, true),
+            ("of another domain", pod("llm-1-a", json!("node"), json!({})), true, true),
+            ("without claims", json!({ "spec": { "nodeName": "node" } }), true, true),
         ] {
-            assert_eq!(confirmed(&none, &none, Some(&gang)).await, expected, "{gang}");
+            let other = json!({ "spec": {}, "status": {} });
+            let pods = [other, pod];
+            assert_eq!(unused(&none, &pods, |replica| Retention::Claims(replica)).await, is_unclaimed, "{case}");
+            assert_eq!(unused(&none, &pods, |replica| Retention::PodsAndCliques(replica)).await, is_unused, "{case}");
         }
     }
 }

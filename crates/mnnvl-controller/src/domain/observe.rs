@@ -1,72 +1,76 @@
-//! Takes the snapshot of a domain from the caches. It sends no requests.
+//! Takes the snapshot of a domain, its set, and what uses the domain from the caches. It sends no requests.
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::names::{PodCliqueSetName, PodGangName};
+use grove_api_types::mnnvl;
+use grove_api_types::names::{ComputeDomainName, PodCliqueSetName};
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_api_types::{labels, mnnvl};
 use grove_runtime::caches::Cache;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::observed::{ConfirmationResult, Observed, Owner, Replica, SetReference};
+use super::observed::{Need, Observed, Replica, Retention, SetReference, retention};
 use crate::context::DomainContext;
 use crate::lost_owner;
-use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod, replica_key};
+use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, DomainUse, SlimClique, SlimPod, domain_key, replica_key};
 
 /// The snapshot of `domain`.
 pub(super) fn observe(ctx: &DomainContext, domain: &ComputeDomain) -> Observed {
-    let owner = owner(&ctx.caches.sets, domain);
-    let namespace = domain.namespace().unwrap_or_default();
-    let is_used = match &owner {
-        Owner::Active(replica) => is_used(&ctx.caches.cliques, &ctx.caches.pods, &namespace, replica),
-        Owner::None | Owner::NotCached(_) | Owner::Terminating => false,
-    };
-    Observed { domain: domain.clone(), owner, is_used, confirmed: ConfirmationResult::No }
+    let need = need(&ctx.caches.sets, domain);
+    let is_used = is_used(&ctx.caches.cliques, &ctx.caches.pods, domain, retention(domain, &need));
+    Observed { domain: domain.clone(), need, is_used, is_confirmed: false }
 }
 
-/// The set of the domain: the one that controls it, otherwise the one to which it belongs although it lost the reference.
-pub(super) fn owner(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> Owner {
+/// Whether a set needs the domain: the one that controls it, otherwise the one to which it belongs although it lost the reference.
+pub(super) fn need(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> Need {
     let namespace = domain.namespace().unwrap_or_default();
     let Some(controller) = controller_of(&domain.metadata) else {
-        let set = domain.labels().get(labels::PART_OF).and_then(|name| sets.get(&namespace, name));
-        let set = set.filter(|set| lost_owner::belongs_to(domain, set));
-        return set.map_or(Owner::None, |set| Owner::Active(replica(&set, domain)));
+        let Some(set) = lost_owner::labelled_set(domain) else { return Need::Foreign };
+        let is_lost = |owner: &PodCliqueSet| lost_owner::belongs_to(domain, owner);
+        let is_needed = sets.get(&namespace, set).is_some_and(|owner| is_lost(&owner));
+        let replica = replica(set, domain);
+        return if is_needed { Need::Needed(replica) } else { Need::NotNeeded(replica) };
     };
     if !is_of_kind::<PodCliqueSet>(controller) {
-        return Owner::None;
+        return Need::Foreign;
     }
+    let replica = replica(&controller.name, domain);
     match sets.get(&namespace, &controller.name).filter(|set| set.uid().as_ref() == Some(&controller.uid)) {
-        Some(set) if is_terminating(&*set) => Owner::Terminating,
-        Some(set) => Owner::Active(replica(&set, domain)),
+        Some(set) if is_terminating(&*set) => Need::NotNeeded(replica),
+        Some(set) if mnnvl::required_domain(&set, &domain.name_any()).is_none() => Need::NotNeeded(replica),
+        Some(_) => Need::Needed(replica),
         None => {
             let (name, uid) = (Some(controller.name.clone()), Some(controller.uid.clone()));
             let metadata = ObjectMeta { name, namespace: Some(namespace), uid, ..ObjectMeta::default() };
-            Owner::NotCached(Box::new(SetReference { metadata }))
+            Need::Unknown(replica, Box::new(SetReference { metadata }))
         }
     }
 }
 
-/// The replica that uses the domain: the one that needs it, otherwise the one that its label names.
-fn replica(set: &PodCliqueSet, domain: &ComputeDomain) -> Replica {
-    let name = domain.name_any();
-    let required = mnnvl::required_domain(set, &name);
-    let labelled = || domain.labels().get(labels::SET_REPLICA)?.parse().ok();
-    let required = required.map(|required| required.replica);
-    let base_gang = |replica| PodGangName::base(&PodCliqueSetName::new(set.name_any()), replica);
-    Replica { set: set.name_any(), index: required.or_else(labelled), base_gang: required.map(base_gang) }
+/// The replica of the set that uses the domain.
+fn replica(set: &str, domain: &ComputeDomain) -> Replica {
+    let index = ComputeDomainName::replica_in(&PodCliqueSetName::new(set), &domain.name_any());
+    Replica { set: set.to_owned(), index }
 }
 
-/// Whether a clique of the replica may create pods, or a pod of the replica is live. Without an index, the confirmation decides.
+/// Whether the caches have something that retains the domain. Without an index of the replica, the API server decides about the cliques.
 pub(super) fn is_used(
     cliques: &Cache<SlimClique>,
     pods: &Cache<SlimPod>,
-    namespace: &str,
-    Replica { set, index, base_gang: _ }: &Replica,
+    domain: &ComputeDomain,
+    retention: Retention<'_>,
 ) -> bool {
-    let Some(index) = index else { return false };
-    let key = replica_key(namespace, set, &index.to_string());
-    let has_cliques = cliques.by_index(&BY_REPLICA_OF_CLIQUE, &key).iter().any(|clique| clique.is_active());
-    has_cliques || pods.by_index(&BY_REPLICA_OF_POD, &key).iter().any(|pod| pod.is_live())
+    let (namespace, template) = (domain.namespace().unwrap_or_default(), domain.claim_template());
+    let pods = || pods.by_index(&BY_DOMAIN, &domain_key(&namespace, template));
+    match retention {
+        Retention::Set | Retention::Nothing => false,
+        Retention::Claims(_) => pods().iter().any(|pod| pod.use_of(template) == DomainUse::Claimed),
+        Retention::PodsAndCliques(Replica { set, index }) => {
+            let key = index.map(|index| replica_key(&namespace, set, &index.to_string()));
+            let cliques = key.map(|key| cliques.by_index(&BY_REPLICA, &key)).unwrap_or_default();
+            let has_clique = cliques.iter().any(|clique| clique.is_active());
+            has_clique || pods().iter().any(|pod| pod.use_of(template) != DomainUse::No)
+        }
+    }
 }

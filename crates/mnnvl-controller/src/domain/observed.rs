@@ -1,25 +1,24 @@
-//! The snapshot of a domain, its set, and the cliques and pods of its replica: plain data and pure queries.
+//! The snapshot of a domain, and whether its set and its pods still need it: plain data and pure queries.
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::names::PodGangName;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use crate::lost_owner::has_finalizer;
 
-/// The set of a domain.
+/// Whether a set needs a domain.
 #[derive(Clone, Debug)]
-pub(crate) enum Owner {
-    /// No set controls the domain, and none gets it back.
-    None,
-    /// The cache does not have the set that controls the domain.
-    NotCached(Box<SetReference>),
-    /// The set is terminating.
-    Terminating,
-    /// The set exists.
-    Active(Replica),
+pub(crate) enum Need {
+    /// A set needs it.
+    Needed(Replica),
+    /// No set needs it: its set was scaled in, is terminating or does not exist.
+    NotNeeded(Replica),
+    /// The cache does not have the set that controls it.
+    Unknown(Replica, Box<SetReference>),
+    /// It is not a domain of Grove: no set controls it, and it does not have the labels of a set.
+    Foreign,
 }
 
 /// What a domain knows about its set: its name, namespace and UID.
@@ -30,15 +29,26 @@ pub(crate) struct SetReference {
     pub(crate) metadata: ObjectMeta,
 }
 
-/// The replica of a set that uses a domain.
+/// The replica of a set whose pods use a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replica {
     /// The name of the set.
     pub(crate) set: String,
-    /// Its index; `None` if the labels of the domain do not name it. Then all replicas of the set count.
+    /// Its index; `None` if the name of the domain has none. Then all replicas of the set count.
     pub(crate) index: Option<i32>,
-    /// Its base gang, if the set needs the domain.
-    pub(crate) base_gang: Option<PodGangName>,
+}
+
+/// What retains a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retention<'a> {
+    /// Its set.
+    Set,
+    /// The pods with a claim of it. The others wait for a claim of the next domain.
+    Claims(&'a Replica),
+    /// The pods that name its claim template and have not ended, and the cliques of the replica that may create such pods.
+    PodsAndCliques(&'a Replica),
+    /// Nothing.
+    Nothing,
 }
 
 /// A domain, and what uses it.
@@ -46,58 +56,56 @@ pub(crate) struct Replica {
 pub(crate) struct Observed {
     /// The domain.
     pub(crate) domain: ComputeDomain,
-    /// Its set.
-    pub(crate) owner: Owner,
-    /// Whether the cache has a clique of the replica that may create pods, or a live pod of the replica.
+    /// Whether a set needs it.
+    pub(crate) need: Need,
+    /// Whether the caches have something that retains it.
     pub(crate) is_used: bool,
-    /// Whether the API server confirmed the reason for the removal of the finalizer.
-    pub(crate) confirmed: ConfirmationResult,
+    /// Whether the API server confirmed that nothing retains it.
+    pub(crate) is_confirmed: bool,
 }
 
-/// What the API server must confirm before the finalizer is removed.
-#[derive(Clone, Debug)]
-pub(crate) enum Confirmation {
-    /// The set does not exist.
-    SetDeleted(Box<SetReference>),
-    /// The replica has no clique that may create pods, and no live pod, and its next cliques wait for the domain.
-    ReplicaUnused(Replica),
-}
-
-/// Whether the API server confirmed a [`Confirmation`].
+/// What happens to a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConfirmationResult {
-    /// No.
+pub(crate) enum Release {
+    /// Nothing.
     No,
-    /// The replica has no clique that may create pods, and no live pod. But pcs-controller creates its cliques again without waiting for the
-    /// domain, because its base gang has references to pods.
-    CliquesExpected,
-    /// Yes.
-    Yes,
+    /// Grove's finalizer is removed.
+    Finalizer,
+    /// It is deleted, and Grove's finalizer is removed.
+    Deletion,
+}
+
+/// What retains the domain.
+///
+/// NVIDIA's driver stops a domain as soon as it has a deletion timestamp, whatever finalizers it has. So Grove deletes a domain only after its
+/// last pod has ended. The finalizer cannot retain the fabric of a domain that a user deleted. It retains the name: the next domain is
+/// created when no pod has a claim of the old one.
+pub(crate) fn retention<'a>(domain: &ComputeDomain, need: &'a Need) -> Retention<'a> {
+    match (need, is_terminating(domain)) {
+        (Need::Needed(_), false) => Retention::Set,
+        (Need::Needed(replica), true) => Retention::Claims(replica),
+        (Need::NotNeeded(replica) | Need::Unknown(replica, _), false) => Retention::PodsAndCliques(replica),
+        (Need::NotNeeded(_) | Need::Unknown(..), true) | (Need::Foreign, _) => Retention::Nothing,
+    }
 }
 
 impl Observed {
-    /// What the API server must confirm; `None` if the finalizer stays in any case, or is removed in any case.
-    pub(crate) fn confirmation(&self) -> Option<Confirmation> {
-        if !has_finalizer(&self.domain) {
-            return None;
-        }
-        match &self.owner {
-            Owner::None | Owner::Terminating => None,
-            Owner::NotCached(set) => Some(Confirmation::SetDeleted(set.clone())),
-            Owner::Active(replica) => {
-                let is_unused = is_terminating(&self.domain) && !self.is_used;
-                is_unused.then(|| Confirmation::ReplicaUnused(replica.clone()))
-            }
-        }
+    /// What retains the domain.
+    pub(crate) fn retention(&self) -> Retention<'_> {
+        retention(&self.domain, &self.need)
     }
 
-    /// Whether no pod needs the domain any more.
-    pub(crate) fn is_releasable(&self) -> bool {
-        match self.owner {
-            Owner::None | Owner::Terminating => true,
-            Owner::NotCached(_) | Owner::Active(_) => {
-                self.confirmation().is_some() && self.confirmed == ConfirmationResult::Yes
-            }
+    /// Whether the domain is released if the API server confirms that nothing retains it.
+    pub(crate) fn may_be_released(&self) -> bool {
+        has_finalizer(&self.domain) && !self.is_used && self.retention() != Retention::Set
+    }
+
+    /// What happens to the domain.
+    pub(crate) fn release(&self) -> Release {
+        match (self.may_be_released() && self.is_confirmed, self.retention()) {
+            (false, _) => Release::No,
+            (true, Retention::PodsAndCliques(_)) => Release::Deletion,
+            (true, Retention::Set | Retention::Claims(_) | Retention::Nothing) => Release::Finalizer,
         }
     }
 }

@@ -1,18 +1,15 @@
-//! Plans the removal of Grove's finalizer from a domain. It does not delete the domain: its set or a user does.
-
-use std::time::Duration;
+//! Plans the release of a domain.
 
 use grove_api_types::finalizers;
 use grove_controller::plan::{Plan, Stage, Step};
 
-use super::observed::{ConfirmationResult, Observed};
+use super::observed::{Observed, Release};
 
-/// The delay of the next live reads while cliques are expected.
-const CLIQUES_RETRY: Duration = Duration::from_secs(10);
-
-/// The plan for one domain.
+/// The plan for one domain. A domain that changed since it was observed stays until the next reconcile.
 pub(crate) fn plan(observed: &Observed) -> Plan {
-    let removal = Step::remove_finalizer(&observed.domain, finalizers::COMPUTE_DOMAIN);
-    let plan = Plan::new().stage(Stage::new("finalizers", removal.filter(|_| observed.is_releasable())));
-    if observed.confirmed == ConfirmationResult::CliquesExpected { plan.requeue_after(CLIQUES_RETRY) } else { plan }
+    let Observed { domain, .. } = observed;
+    let release = observed.release();
+    let deletion = (release == Release::Deletion).then(|| Step::delete_with_optimistic_lock(domain));
+    let finalizer = Step::remove_finalizer(domain, finalizers::COMPUTE_DOMAIN).filter(|_| release != Release::No);
+    Plan::new().stage(Stage::new("unused", deletion)).stage(Stage::new("finalizers", finalizer))
 }

@@ -1,94 +1,71 @@
-//! When the finalizer of a domain is removed: a table of owners and uses.
+//! When a domain is deleted and its finalizer removed: a table of needs and uses.
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::finalizers;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::observed::{Confirmation, ConfirmationResult, Observed, Owner, Replica, SetReference};
+use super::observed::{Need, Observed, Release, Replica, SetReference};
 use super::plan;
 
 mod lists;
 mod owners;
 mod triggers;
 
-fn active() -> Owner {
-    Owner::Active(Replica { set: "llm".to_owned(), index: Some(0), base_gang: None })
+fn replica() -> Replica {
+    Replica { set: "llm".to_owned(), index: Some(0) }
 }
 
-fn not_cached() -> Owner {
+fn unknown() -> Need {
     let metadata = ObjectMeta { name: Some("llm".to_owned()), ..ObjectMeta::default() };
-    Owner::NotCached(Box::new(SetReference { metadata }))
+    Need::Unknown(replica(), Box::new(SetReference { metadata }))
 }
 
-fn observed(owner: Owner, is_terminating: bool, is_used: bool, confirmed: ConfirmationResult) -> Observed {
+fn observed(need: Need, is_terminating: bool, is_used: bool, is_confirmed: bool) -> Observed {
     let mut domain = ComputeDomain::default();
     domain.metadata.name = Some("llm-0".to_owned());
     domain.metadata.uid = Some("u".to_owned());
+    domain.metadata.resource_version = Some("7".to_owned());
     domain.metadata.finalizers = Some(vec!["driver".to_owned(), finalizers::COMPUTE_DOMAIN.to_owned()]);
     domain.metadata.deletion_timestamp = is_terminating.then_some(Time(Timestamp::UNIX_EPOCH));
-    Observed { domain, owner, is_used, confirmed }
-}
-
-fn removes(observed: &Observed) -> bool {
-    !plan::plan(observed).is_empty()
+    Observed { domain, need, is_used, is_confirmed }
 }
 
 #[test]
-fn a_finalizer_is_removed_only_if_no_pod_needs_the_domain() {
-    for (owner, is_terminating, is_used, asks, is_removed) in [
-        // A domain that its set needs.
-        (active as fn() -> Owner, false, true, false, false),
-        (active, false, false, false, false),
-        (active, true, true, false, false),
-        (active, true, false, true, true),
-        // A set that does not exist. The answer of the API server decides.
-        (not_cached, false, false, true, true),
-        (not_cached, true, false, true, true),
-        // The deletion of the set, and a domain without a set, need no answer.
-        (|| Owner::Terminating, false, false, false, true),
-        (|| Owner::Terminating, true, true, false, true),
-        (|| Owner::None, false, false, false, true),
-        (|| Owner::None, true, false, false, true),
+fn a_domain_is_released_only_if_no_set_and_no_pod_needs_it() {
+    let needed: fn() -> Need = || Need::Needed(replica());
+    let not_needed: fn() -> Need = || Need::NotNeeded(replica());
+    for (need, is_terminating, released) in [
+        (needed, false, Release::No),
+        (needed, true, Release::Finalizer),
+        (not_needed, false, Release::Deletion),
+        (not_needed, true, Release::Finalizer),
+        (unknown, false, Release::Deletion),
+        (unknown, true, Release::Finalizer),
+        (|| Need::Foreign, false, Release::Finalizer),
+        (|| Need::Foreign, true, Release::Finalizer),
     ] {
-        let case = format!("{:?} terminating: {is_terminating} used: {is_used}", owner());
-        let confirmed = observed(owner(), is_terminating, is_used, ConfirmationResult::Yes);
-        assert_eq!(confirmed.confirmation().is_some(), asks, "{case}");
-        assert_eq!(removes(&confirmed), is_removed, "{case}");
-        let unconfirmed = observed(owner(), is_terminating, is_used, ConfirmationResult::No);
-        assert_eq!(removes(&unconfirmed), is_removed && !asks, "{case}, unconfirmed");
+        for (is_used, is_confirmed) in [(false, true), (false, false), (true, true), (true, false)] {
+            let observed = observed(need(), is_terminating, is_used, is_confirmed);
+            let expected = if !is_used && is_confirmed { released } else { Release::No };
+            assert_eq!(observed.release(), expected, "{observed:?}");
+        }
     }
 }
 
 #[test]
-fn the_confirmation_names_the_set_or_the_replica() {
-    let Some(Confirmation::SetDeleted(set)) =
-        observed(not_cached(), true, false, ConfirmationResult::No).confirmation()
-    else {
-        panic!("the set is confirmed")
-    };
-    assert_eq!(set.metadata.name.as_deref(), Some("llm"));
-    let confirmation = observed(active(), true, false, ConfirmationResult::No).confirmation();
-    let Some(Confirmation::ReplicaUnused(replica)) = confirmation else { panic!("the replica is confirmed") };
-    assert_eq!(replica.index, Some(0));
-}
-
-#[test]
-fn a_domain_of_expected_cliques_is_read_again_later() {
-    let plan = plan::plan(&observed(active(), true, false, ConfirmationResult::CliquesExpected)).to_string();
-    expect_test::expect![[r"
-        requeue: after 10s
-    "]]
-    .assert_eq(&plan);
-}
-
-#[test]
-fn only_the_finalizer_of_grove_is_removed() {
-    let patch = plan::plan(&observed(Owner::None, true, false, ConfirmationResult::No)).to_string();
+fn a_deletion_has_the_observed_version_and_only_the_finalizer_of_grove_is_removed() {
+    let plan_of = |need, is_terminating| plan::plan(&observed(need, is_terminating, false, true)).to_string();
+    expect_test::expect![[r#"
+        unused: delete ComputeDomain llm-0 at version 7
+        finalizers: patch ComputeDomain llm-0 [{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"grove.io/computedomain-finalizer"},{"op":"remove","path":"/metadata/finalizers/1"}]
+    "#]]
+    .assert_eq(&plan_of(Need::NotNeeded(replica()), false));
     expect_test::expect![[r#"
         finalizers: patch ComputeDomain llm-0 [{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"grove.io/computedomain-finalizer"},{"op":"remove","path":"/metadata/finalizers/1"}]
-    "#]].assert_eq(&patch);
-    let mut without = observed(active(), true, false, ConfirmationResult::Yes);
+    "#]]
+    .assert_eq(&plan_of(Need::Needed(replica()), true));
+    let mut without = observed(Need::NotNeeded(replica()), false, false, true);
     without.domain.metadata.finalizers = Some(vec!["driver".to_owned()]);
-    assert!(without.confirmation().is_none() && !removes(&without));
+    assert!(plan::plan(&without).is_empty(), "a domain without the finalizer may be one of a user");
 }

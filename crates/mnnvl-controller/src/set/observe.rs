@@ -19,7 +19,7 @@ pub(super) fn observe(ctx: &SetContext, set: &PodCliqueSet) -> Observed {
     let namespace = set.namespace().unwrap_or_default();
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(set);
-    let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
+    let is_namespace_terminating = caches.namespaces.contains(&namespace);
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
         availability: caches.domains.availability(),
@@ -27,7 +27,7 @@ pub(super) fn observe(ctx: &SetContext, set: &PodCliqueSet) -> Observed {
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
-        orphans_children: caches.orphan_deletions.contains(set),
+        namespace_uid: caches.namespaces.uid(&namespace),
         is_namespace_terminating,
     };
     if !is_namespace_terminating {

@@ -33,8 +33,8 @@ pub(crate) struct Observed {
     pub(crate) backed_off: BackedOffCreates,
     /// The domains that were created and that the cache does not have yet.
     pub(crate) pending_creates: PendingCreates,
-    /// Whether its deletion keeps its domains.
-    pub(crate) orphans_children: bool,
+    /// The UID of its namespace; `None` if the cache does not have it.
+    pub(crate) namespace_uid: Option<String>,
     /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
     pub(crate) is_namespace_terminating: bool,
 }
@@ -59,12 +59,22 @@ impl Observed {
     /// What the set expands to. Do not call it if the set [is too large](Self::is_too_large).
     pub(crate) fn expand(&self) -> SetExpansion<'_> {
         let domains = mnnvl::required_domains(&self.set).collect();
-        SetExpansion { set: &self.set, domains, unavailable: self.unavailable() }
+        SetExpansion {
+            set: &self.set,
+            domains,
+            namespace_uid: self.namespace_uid.clone(),
+            unavailable: self.unavailable(),
+        }
     }
 
     /// Why no domain can be created.
     fn unavailable(&self) -> Option<Waiting> {
         match self.availability {
+            Availability::Served if self.namespace_uid.is_none() => Some(Waiting::new(
+                compute_domains_created::COMPUTE_DOMAINS_MISSING,
+                "mnnvl-controller has not observed the namespace yet; if this lasts, apply its rules in deploy/base, which allow it to \
+                 list and watch namespaces",
+            )),
             Availability::Served => None,
             Availability::NotServed => Some(Waiting::new(
                 compute_domains_created::COMPUTE_DOMAINS_NOT_SERVED,

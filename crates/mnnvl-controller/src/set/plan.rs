@@ -17,13 +17,11 @@ pub(super) const MAX_NAMED: usize = 10;
 /// The reasons about an object with the name of a domain that only a user can resolve.
 const FOREIGN_OBJECT: [&str; 2] = [available::NAME_CONFLICT, available::UNREADABLE_OBJECT];
 
-/// The plan for one set: creates and restores its domains, and deletes those that the set no longer needs. Grove's finalizer retains a
-/// deleted domain while pods use it: see the reconciler of domains. A domain that cannot be created blocks no other one. In a terminating
-/// namespace the plan has no creates.
+/// The plan for one set: creates and restores its domains. The reconciler of domains deletes those that the set no longer needs. A domain that
+/// cannot be created blocks no other one. In a terminating namespace the plan has no creates.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
-        let Observed { set, children, orphans_children, .. } = observed;
-        return CHILD_KINDS.plan_for_terminating_owner(set, None, children, *orphans_children);
+        return Plan::new();
     }
     if observed.is_too_large() {
         let message = "the set is larger than Grove allows; its condition Available names the limit";

@@ -74,6 +74,10 @@ fn condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Cond
     }
 }
 
+/// About domains that a client deleted.
+const TERMINATING: &str = "these domains are being deleted, and NVIDIA's driver serves no pods with them; the next ones are created when no \
+                           pod has a claim of these; delete the pods of their replicas to replace them";
+
 /// Why not all domains are as the set needs them; the first cause is the reason of the condition.
 fn causes(observed: &Observed, plan: &Plan, result: &ExecutionResult, required: &[RequiredDomain<'_>]) -> Vec<Waiting> {
     let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Named);
@@ -92,11 +96,7 @@ fn causes(observed: &Observed, plan: &Plan, result: &ExecutionResult, required: 
             compute_domains_created::COMPUTE_DOMAINS_MISSING,
             "these domains do not exist yet".to_owned(),
         ),
-        (
-            named(required, terminating),
-            compute_domains_created::COMPUTE_DOMAIN_TERMINATING,
-            "these domains are being deleted, and exist until the pods of their replicas are deleted".to_owned(),
-        ),
+        (named(required, terminating), compute_domains_created::COMPUTE_DOMAIN_TERMINATING, TERMINATING.to_owned()),
         (
             named(required, differs),
             compute_domains_created::COMPUTE_DOMAIN_SPEC_DIFFERS,

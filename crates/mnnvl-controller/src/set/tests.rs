@@ -57,7 +57,7 @@ fn new(annotations: &str, replicas: i32) -> Observed {
         name_conflicts: vec![],
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),
-        orphans_children: false,
+        namespace_uid: Some("u-namespace".to_owned()),
         is_namespace_terminating: false,
     }
 }
@@ -138,6 +138,10 @@ fn each_replica_gets_its_domain_with_the_finalizer_in_the_create() {
             kind: PodCliqueSet
             name: llm
             uid: u-set
+          - apiVersion: v1
+            kind: Namespace
+            name: prod
+            uid: u-namespace
         spec:
           channel:
             resourceClaimTemplate:
@@ -310,19 +314,22 @@ fn a_set_above_the_object_limit_gets_no_domains() {
 }
 
 #[test]
-fn a_terminating_set_deletes_its_domains_unless_its_deletion_orphans_them() {
+fn a_terminating_set_has_no_writes() {
     let mut observed = executed(new(AUTO, 1));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    change(&mut observed, "llm-0", |domain| domain.metadata.owner_references = None);
+    assert!(plan_of(&observed).is_empty(), "the reconciler of domains deletes the domain");
+}
+
+#[test]
+fn a_domain_is_created_after_its_namespace_was_observed() {
+    let observed = Observed { namespace_uid: None, ..new(AUTO, 1) };
     check(
         &observed,
         &expect![[r#"
-        children: delete ComputeDomain llm-0 at version 7
+        wait: ComputeDomainsMissing mnnvl-controller has not observed the namespace yet; if this lasts, apply its rules in deploy/base, which allow it to list and watch namespaces
     "#]],
     );
-    check(
-        &Observed { orphans_children: true, ..observed },
-        &expect![[r#"
-        nothing to do
-    "#]],
-    );
+    let existing = Observed { namespace_uid: None, ..executed(new(AUTO, 1)) };
+    assert!(plan_of(&existing).is_empty(), "the reference to the namespace stays");
 }

@@ -19,7 +19,7 @@ fn list(items: &[&Value]) -> MockResponse {
     MockResponse::ok(json!({ "metadata": { "resourceVersion": "9" }, "items": items }))
 }
 
-/// An API server with a set that needs no domain, and its terminating domain. The kind of the domain is served after the first request.
+/// An API server with a set that needs no domain any more, and its domain. The kind of the domain is served after the first request.
 /// The first live read of the kind `plural` returns an object that uses the domain. The object ends before the first list of the
 /// informer. The other informers of cliques and pods fail.
 fn manager(plural: &'static str) -> (Manager, RequestLog) {
@@ -29,17 +29,17 @@ fn manager(plural: &'static str) -> (Manager, RequestLog) {
     let owner = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "llm", "uid": "u-set",
         "controller": true });
     let labels = json!({ "app.kubernetes.io/part-of": "llm", "grove.io/podcliqueset-replica-index": "0" });
-    let user =
-        json!({ "metadata": { "name": "a", "namespace": "prod", "labels": labels, "ownerReferences": [owner] } });
+    let claims = json!([{ "name": "mnnvl-claim", "resourceClaimTemplateName": "llm-0" }]);
+    let user = json!({ "metadata": { "name": "a", "namespace": "prod", "labels": labels, "ownerReferences": [owner] },
+        "spec": { "resourceClaims": claims } });
     let mut domain = json!({ "spec": { "numNodes": 0, "channel": { "resourceClaimTemplate": { "name": "llm-0" } } } });
     domain["metadata"] = json!({ "name": "llm-0", "namespace": "prod", "uid": "u", "resourceVersion": "7",
-        "labels": labels, "ownerReferences": [owner], "finalizers": [finalizers::COMPUTE_DOMAIN],
-        "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        "labels": labels, "ownerReferences": [owner], "finalizers": [finalizers::COMPUTE_DOMAIN] });
     let (client, log) = mock_api_server::client(move |request: &RecordedRequest| {
         let (kind, is_live_read) = (request.path.rsplit('/').next(), request.query.contains("labelSelector"));
         match kind.unwrap_or_default() {
             _ if request.is_watch() => MockResponse::Watch { events: vec![], stays_open: true },
-            _ if request.method == "PATCH" => MockResponse::ok(domain.clone()),
+            _ if ["DELETE", "PATCH"].contains(&request.method.as_str()) => MockResponse::ok(domain.clone()),
             "computedomains" if !is_served.swap(true, Ordering::SeqCst) => MockResponse::error(404, "NotFound"),
             "computedomains" => list(&[&domain]),
             "podcliquesets" => list(&[&set]),
@@ -55,17 +55,17 @@ fn manager(plural: &'static str) -> (Manager, RequestLog) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_releases_a_terminating_domain_that_is_no_longer_used() {
+async fn a_list_releases_a_domain_that_is_no_longer_used() {
     for plural in ["pods", "podcliques"] {
         let (manager, log) = manager(plural);
         let ctx = DomainContext::new(&manager, MnnvlCaches::start(&manager), CONTROLLER);
-        let is_patched = async {
+        let is_deleted = async {
             tokio::time::sleep(Duration::from_mins(10)).await;
-            log.count(|request| request.method == "PATCH" && request.path.ends_with("/llm-0")) > 0
+            log.count(|request| request.method == "DELETE" && request.path.ends_with("/llm-0")) > 0
         };
         tokio::select! {
             () = run(&manager, ctx) => panic!("the controller ended"),
-            is_patched = is_patched => assert!(is_patched, "{plural}: {:?}", log.methods_and_names()),
+            is_deleted = is_deleted => assert!(is_deleted, "{plural}: {:?}", log.methods_and_names()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The set and the replica of a domain, and whether the caches have an object that uses it: tables of domains.
+//! Whether a set needs a domain, and whether the caches have an object that uses it: tables of domains.
 
 use expect_test::expect;
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -7,9 +7,10 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::observe::{is_used, owner};
+use super::super::observe::{is_used, need};
+use super::super::observed::Retention;
 use super::*;
-use crate::replica_objects::{BY_REPLICA_OF_CLIQUE, BY_REPLICA_OF_POD, SlimClique, SlimPod};
+use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, SlimClique, SlimPod, may_use_a_domain};
 
 /// The set `llm` with the uid `u-llm` and two replicas, each with a domain.
 pub(super) fn set() -> PodCliqueSet {
@@ -37,64 +38,67 @@ pub(super) fn domain(name: &str, owners: &Value, replica: &str) -> ComputeDomain
     decoded(json!({ "metadata": metadata, "spec": { "numNodes": 0, "channel": channel } }))
 }
 
-fn text(owner: Owner) -> String {
-    match owner {
-        Owner::None => "none".to_owned(),
-        Owner::NotCached(set) => {
-            let ObjectMeta { name, namespace, uid, .. } = set.metadata;
-            let [name, namespace, uid] = [name, namespace, uid].map(Option::unwrap_or_default);
-            format!("not cached: {namespace}/{name} {uid}")
-        }
-        Owner::Terminating => "terminating".to_owned(),
-        Owner::Active(Replica { set, index, base_gang }) => {
-            let gang = base_gang.map(|gang| format!(" with {gang}")).unwrap_or_default();
-            format!("replica {} of {set}{gang}", index.map_or("?".to_owned(), |index| index.to_string()))
-        }
+fn text(need: Need) -> String {
+    let replica = |Replica { set, index }: Replica| {
+        format!("replica {} of {set}", index.map_or("?".to_owned(), |index| index.to_string()))
+    };
+    match need {
+        Need::Foreign => "foreign".to_owned(),
+        Need::Unknown(of, set) => format!("{} with uid {}", replica(of), set.metadata.uid.unwrap_or_default()),
+        Need::Needed(of) => format!("needed by {}", replica(of)),
+        Need::NotNeeded(of) => format!("not needed by {}", replica(of)),
     }
 }
 
 #[test]
-fn the_owner_is_the_controlling_set_or_the_one_that_the_domain_lost() {
+fn a_set_needs_the_domains_of_its_replicas() {
     let ours = controller("PodCliqueSet", "llm", "u-llm");
+    let mut terminating = domain("llm-1", &Value::Null, "1");
+    terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let mut unlabelled = domain("llm-1", &Value::Null, "1");
+    unlabelled.metadata.labels = None;
     let rows = [
-        ("the set needs it", domain("llm-1", &ours, "1")),
+        ("a replica of the set", domain("llm-1", &ours, "1")),
         ("an edited label of the replica", domain("llm-1", &ours, "0")),
-        ("the replica was removed", domain("llm-5", &ours, "5")),
-        ("the replica was removed, and the label is invalid", domain("llm-5", &ours, "x")),
+        ("a removed replica", domain("llm-5", &ours, "5")),
+        ("a name without a replica", domain("llm-x", &ours, "5")),
         ("an earlier set of the name", domain("llm-1", &controller("PodCliqueSet", "llm", "u-old"), "1")),
         ("a set that the cache lacks", domain("other-0", &controller("PodCliqueSet", "other", "u-other"), "0")),
         ("another kind", domain("llm-1", &controller("PodClique", "llm", "u-llm"), "1")),
-        ("no reference, and the set needs it", domain("llm-1", &Value::Null, "1")),
-        ("no reference, and the set does not need it", domain("llm-5", &Value::Null, "5")),
+        ("no reference, and a replica of the set", domain("llm-1", &Value::Null, "1")),
+        ("no reference, and terminating", terminating),
+        ("no reference, and a removed replica", domain("llm-5", &Value::Null, "5")),
+        ("no reference and no labels", unlabelled),
     ];
-    let sets = Cache::from_objects([set()]);
-    let lines = rows.iter().map(|(case, domain)| format!("{case}: {}\n", text(owner(&sets, domain))));
-    expect![[r"
-        the set needs it: replica 1 of llm with llm-1
-        an edited label of the replica: replica 1 of llm with llm-1
-        the replica was removed: replica 5 of llm
-        the replica was removed, and the label is invalid: replica ? of llm
-        an earlier set of the name: not cached: prod/llm u-old
-        a set that the cache lacks: not cached: prod/other u-other
-        another kind: none
-        no reference, and the set needs it: replica 1 of llm with llm-1
-        no reference, and the set does not need it: none
-    "]]
-    .assert_eq(&lines.collect::<String>());
-
+    let texts = |set: PodCliqueSet| {
+        let sets = Cache::from_objects([set]);
+        rows.iter().map(|(case, domain)| format!("{case}: {}\n", text(need(&sets, domain)))).collect::<String>()
+    };
+    expect![[r#"
+        a replica of the set: needed by replica 1 of llm
+        an edited label of the replica: needed by replica 1 of llm
+        a removed replica: not needed by replica 5 of llm
+        a name without a replica: not needed by replica ? of llm
+        an earlier set of the name: replica 1 of llm with uid u-old
+        a set that the cache lacks: replica 0 of other with uid u-other
+        another kind: foreign
+        no reference, and a replica of the set: needed by replica 1 of llm
+        no reference, and terminating: not needed by replica 1 of llm
+        no reference, and a removed replica: not needed by replica 5 of llm
+        no reference and no labels: foreign
+    "#]]
+    .assert_eq(&texts(set()));
     let mut terminating = set();
     terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    let sets = Cache::from_objects([terminating]);
-    assert_eq!(text(owner(&sets, &domain("llm-1", &ours, "1"))), "terminating");
-    assert_eq!(text(owner(&sets, &domain("llm-1", &Value::Null, "1"))), "none");
+    assert!(!texts(terminating).contains(": needed"), "a terminating set needs no domain");
 }
 
-/// A cache with one object that has these metadata, the labels of a replica of the set, and this phase.
-fn cache<K>(index: Index<K>, replica: &str, changes: &Value) -> Cache<K>
+/// A cache with one object that has these metadata, the labels of replica 1 of the set, and these fields.
+fn cache<K>(index: Index<K>, changes: &Value) -> Cache<K>
 where
     K: Resource + DeserializeOwned,
 {
-    let labels = json!({ "app.kubernetes.io/part-of": "llm", "grove.io/podcliqueset-replica-index": replica });
+    let labels = json!({ "app.kubernetes.io/part-of": "llm", "grove.io/podcliqueset-replica-index": "1" });
     let mut object = json!({ "metadata": { "name": "one", "namespace": "prod", "labels": labels } });
     json_patch::merge(&mut object, changes);
     let (cache, writer) = Cache::with_writer(InformerOptions::default().with_index(index));
@@ -102,29 +106,73 @@ where
     cache
 }
 
-#[test]
-fn the_caches_show_which_replica_uses_its_domain() {
-    let of_set = json!({ "metadata": { "ownerReferences": controller("PodCliqueSet", "llm", "u-llm") } });
-    let terminating = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-    let failed = json!({ "status": { "phase": "Failed" } });
-    let mut terminating_of_set = of_set.clone();
-    json_patch::merge(&mut terminating_of_set, &terminating);
-    let none = json!({ "metadata": { "namespace": "other" } });
-    for (case, replica, clique, pod, expected) in [
-        ("a clique that may create pods", "1", &of_set, &none, true),
-        ("a clique of another replica", "0", &of_set, &none, false),
-        ("a terminating clique", "1", &terminating_of_set, &none, false),
-        ("a clique of a user", "1", &json!({}), &none, false),
-        ("a live pod", "1", &none, &json!({}), true),
-        ("a live pod of another replica", "0", &none, &json!({}), false),
-        ("a terminating pod", "1", &none, &terminating, false),
-        ("a finished pod", "1", &none, &failed, false),
-    ] {
-        let cliques = cache::<SlimClique>(BY_REPLICA_OF_CLIQUE, replica, clique);
-        let pods = cache::<SlimPod>(BY_REPLICA_OF_POD, replica, pod);
-        let of_replica = Replica { set: "llm".to_owned(), index: Some(1), base_gang: None };
-        assert_eq!(is_used(&cliques, &pods, "prod", &of_replica), expected, "{case}");
-        let unknown = Replica { index: None, ..of_replica };
-        assert!(!is_used(&cliques, &pods, "prod", &unknown), "{case}: the confirmation decides");
+/// Which domains the caches show as used: of a domain that a set needs and a user deleted, of one that no set needs, and of the latter without
+/// the index of its replica.
+fn uses(clique: &Value, pod: &Value) -> [bool; 3] {
+    let (cliques, pods) = (cache::<SlimClique>(BY_REPLICA, clique), cache::<SlimPod>(BY_DOMAIN, pod));
+    let domain = domain("llm-1", &controller("PodCliqueSet", "llm", "u-llm"), "1");
+    let of = |index| Replica { set: "llm".to_owned(), index };
+    let (replica, unknown) = (of(Some(1)), of(None));
+    let retentions =
+        [Retention::Claims(&replica), Retention::PodsAndCliques(&replica), Retention::PodsAndCliques(&unknown)];
+    for retention in [Retention::Set, Retention::Nothing] {
+        assert!(!is_used(&cliques, &pods, &domain, retention));
     }
+    retentions.map(|retention| is_used(&cliques, &pods, &domain, retention))
+}
+
+#[test]
+fn the_cliques_of_a_replica_retain_a_domain_that_no_set_needs() {
+    let none = json!({ "metadata": { "namespace": "other" } });
+    let owned = |kind: &str| json!({ "metadata": { "ownerReferences": controller(kind, "llm", "u-llm") } });
+    let mut terminating = owned("PodCliqueSet");
+    json_patch::merge(&mut terminating, &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    let other = json!({ "metadata": { "labels": { "grove.io/podcliqueset-replica-index": "0" } } });
+    for (case, clique, expected) in [
+        ("of the set", owned("PodCliqueSet"), true),
+        ("of a scaling group", owned("PodCliqueScalingGroup"), true),
+        ("left by an orphan deletion", json!({}), true),
+        ("of another owner", owned("Deployment"), false),
+        ("terminating", terminating, false),
+        ("of another replica", other, false),
+    ] {
+        assert_eq!(uses(&clique, &none), [false, expected, false], "{case}");
+    }
+}
+
+#[test]
+fn pods_retain_the_domain_of_their_claim_until_they_have_ended() {
+    let none = json!({ "metadata": { "namespace": "other" } });
+    let spec = json!({ "resourceClaims": [{ "name": "mnnvl-claim", "resourceClaimTemplateName": "llm-1" }] });
+    let bound = json!({ "spec": { "nodeName": "node" }, "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    let claimed =
+        json!({ "status": { "resourceClaimStatuses": [{ "name": "mnnvl-claim", "resourceClaimName": "c" }] } });
+    let ended = json!({ "spec": { "nodeName": "node" }, "status": { "phase": "Failed" } });
+    let other = json!({ "spec": { "nodeName": "node",
+        "resourceClaims": [{ "name": "mnnvl-claim", "resourceClaimTemplateName": "llm-0" }] } });
+    for (case, changes, is_claimed, is_used) in [
+        ("without its claim", json!({}), false, true),
+        ("with its claim", claimed, true, true),
+        ("bound and terminating", bound, true, true),
+        ("ended", ended, false, false),
+        ("of another domain", other, false, false),
+        ("in another namespace", none.clone(), false, false),
+    ] {
+        let mut pod = json!({ "spec": spec });
+        json_patch::merge(&mut pod, &changes);
+        assert_eq!(uses(&none, &pod), [is_claimed, is_used, is_used], "{case}");
+    }
+}
+
+#[test]
+fn only_pods_with_a_claim_from_a_template_are_stored() {
+    let pod = |claims: Value| {
+        let labels = json!({ "app.kubernetes.io/part-of": "llm", "grove.io/podcliqueset-replica-index": "1" });
+        decoded::<SlimPod>(json!({ "metadata": { "labels": labels }, "spec": { "resourceClaims": claims } }))
+    };
+    assert!(may_use_a_domain(&pod(json!([{ "name": "a", "resourceClaimTemplateName": "t" }]))));
+    assert!(!may_use_a_domain(&pod(json!([{ "name": "a", "resourceClaimName": "c" }]))));
+    assert!(!may_use_a_domain(&pod(Value::Null)));
+    let unlabelled = json!({ "spec": { "resourceClaims": [{ "name": "a", "resourceClaimTemplateName": "t" }] } });
+    assert!(!may_use_a_domain(&decoded(unlabelled)));
 }

@@ -65,15 +65,16 @@ fn of_replica(set: &str, changes: &Value) -> Value {
 }
 
 #[test]
-fn a_clique_or_pod_that_ends_triggers_the_terminating_domains_of_its_set() {
+fn a_clique_that_ends_triggers_the_domains_of_its_replica() {
     let (sets, domains) = (Cache::from_objects([set()]), domains());
     let (active, unlabelled) =
         (of_replica("llm", &json!({})), of_replica("llm", &json!({ "metadata": { "labels": null } })));
     let terminating = of_replica("llm", &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    // The name of `lost` has no replica.
     let all = vec!["llm-1", "lost"];
     for (case, old, new, expected) in [
         ("it is deleted", Some(&active), None, all.clone()),
-        ("its deletion begins", Some(&active), Some(&terminating), all.clone()),
+        ("its deletion begins", Some(&active), Some(&terminating), all),
         ("it is created", None, Some(&active), vec![]),
         ("it changes", Some(&active), Some(&active), vec![]),
         ("its deletion ends", Some(&terminating), None, vec![]),
@@ -81,14 +82,35 @@ fn a_clique_or_pod_that_ends_triggers_the_terminating_domains_of_its_set() {
         ("its set has no domains", Some(&of_replica("none", &json!({}))), None, vec![]),
     ] {
         let of_clique = delta(old.cloned().map(decoded), new.cloned().map(decoded));
-        assert_eq!(names(domains_of_clique(&sets, &domains, &of_clique)), expected, "clique: {case}");
-        let of_pod = delta(old.cloned().map(decoded), new.cloned().map(decoded));
-        assert_eq!(names(domains_of_pod(&sets, &domains, &of_pod)), expected, "pod: {case}");
+        assert_eq!(names(domains_of_clique(&sets, &domains, &of_clique)), expected, "{case}");
     }
-    let finished = of_replica("llm", &json!({ "status": { "phase": "Succeeded" } }));
-    let of_pod = delta(Some(decoded(active.clone())), Some(decoded(finished)));
-    assert_eq!(names(domains_of_pod(&sets, &domains, &of_pod)), all, "the pod finished");
-    let of_user = of_replica("llm", &json!({ "metadata": { "ownerReferences": null } }));
+    let of_user = of_replica("llm", &json!({ "metadata": { "ownerReferences": controller("Other", "a", "b") } }));
     let of_clique = delta(Some(decoded(of_user)), None);
     assert_eq!(names(domains_of_clique(&sets, &domains, &of_clique)), [""; 0], "a clique of a user");
+}
+
+#[test]
+fn a_pod_that_ends_triggers_its_domains() {
+    let claims = |template: &str| {
+        json!({ "resourceClaims": [{ "name": "a", "resourceClaimTemplateName": template },
+            { "name": "b", "resourceClaimTemplateName": "other" }] })
+    };
+    let pod = |changes: Value| of_replica("llm", &changes);
+    let active = pod(json!({ "spec": claims("llm-1") }));
+    let terminating =
+        pod(json!({ "spec": claims("llm-1"), "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    let ended = pod(json!({ "spec": claims("llm-1"), "status": { "phase": "Succeeded" } }));
+    let domain = vec!["llm-1"];
+    for (case, old, new, expected) in [
+        ("it is deleted", Some(&active), None, domain.clone()),
+        ("it finishes", Some(&active), Some(&ended), domain.clone()),
+        ("its deletion begins", Some(&active), Some(&terminating), vec![]),
+        ("its deletion ends", Some(&terminating), None, domain),
+        ("it is created", None, Some(&active), vec![]),
+        ("it had finished", Some(&ended), None, vec![]),
+        ("its domain does not exist", Some(&pod(json!({ "spec": claims("llm-9") }))), None, vec![]),
+    ] {
+        let of_pod = delta(old.cloned().map(decoded), new.cloned().map(decoded));
+        assert_eq!(names(domains_of_pod(&domains(), &of_pod)), expected, "{case}");
+    }
 }

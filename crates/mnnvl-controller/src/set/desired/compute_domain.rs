@@ -14,6 +14,8 @@ use grove_api_types::{events, finalizers};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::{Adopt, EventNotes, Step, Target};
 use grove_runtime::rbac::{PolicyRule, Verb};
+use k8s_openapi::Resource as _;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 use kube::core::ApiResource;
@@ -38,7 +40,7 @@ impl ChildKind for ComputeDomains {
     const EVENT_NOTES: EventNotes = EventNotes::OfCreates { replica_label: labels::SET_REPLICA };
 
     fn rules() -> Vec<PolicyRule> {
-        let reason = "create, restore and delete the domains of each replica, and remove their finalizer";
+        let reason = "create and restore the domains of each replica, and delete those that no pod uses";
         vec![PolicyRule::for_resource::<ComputeDomain>(&Verb::MANAGE, reason)]
     }
 
@@ -46,7 +48,7 @@ impl ChildKind for ComputeDomains {
         expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> ComputeDomain>> {
         expansion.domains.iter().map(move |required| {
-            let build = move || compute_domain(expansion.set, required);
+            let build = move || compute_domain(expansion, required);
             let desired = DesiredChild::new(required.name.as_str(), build).in_failure_domain(required.replica);
             match &expansion.unavailable {
                 Some(waiting) => desired.blocked_by(|| waiting.clone()),
@@ -55,7 +57,12 @@ impl ChildKind for ComputeDomains {
         })
     }
 
-    /// Restores the labels, the reference to the set and the finalizer. Labels and finalizers of others stay. The spec is immutable.
+    /// The reconciler of domains deletes them, when their last pod has ended.
+    fn is_deletable(_live: &ComputeDomain, _expansion: &SetExpansion<'_>) -> bool {
+        false
+    }
+
+    /// Restores the labels, the references to set and namespace, and the finalizer. Labels and finalizers of others stay. The spec is immutable.
     fn patch(live: &ComputeDomain, desired: ComputeDomain) -> Option<Step> {
         if controller_of(&live.metadata).is_none() {
             return adopt(live, &desired);
@@ -98,15 +105,26 @@ fn spec(required: &RequiredDomain<'_>) -> ComputeDomainSpec {
     ComputeDomainSpec { num_nodes: 0, channel: ComputeDomainChannel { resource_claim_template } }
 }
 
-/// The reference to the set. It does not block the foreground deletion of the set, which would otherwise wait for mnnvl-controller to remove
-/// the finalizer.
-fn owner_references(set: &PodCliqueSet) -> Vec<OwnerReference> {
+/// The references to the set and to the namespace. The one to the set does not block a foreground deletion of the set. If the set is
+/// deleted, Kubernetes' garbage collector only removes this reference, because the domain has another owner that exists. Otherwise it would
+/// delete the domain while the pods still run.
+fn owner_references(set: &PodCliqueSet, namespace_uid: Option<&str>) -> Vec<OwnerReference> {
     let not_blocking = |reference| OwnerReference { block_owner_deletion: Some(false), ..reference };
-    controller_owner_reference(set).into_iter().map(not_blocking).collect()
+    let namespace = set.namespace().zip(namespace_uid).map(|(name, uid)| OwnerReference {
+        api_version: Namespace::API_VERSION.to_owned(),
+        kind: Namespace::KIND.to_owned(),
+        name,
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    });
+    controller_owner_reference(set).into_iter().map(not_blocking).chain(namespace).collect()
 }
 
 /// The desired domain. Its finalizer is in the create request, so no domain exists without it.
-fn compute_domain(set: &PodCliqueSet, required: &RequiredDomain<'_>) -> ComputeDomain {
+fn compute_domain(
+    SetExpansion { set, namespace_uid, .. }: &SetExpansion<'_>,
+    required: &RequiredDomain<'_>,
+) -> ComputeDomain {
     let RequiredDomain { name, replica, group } = required;
     let index = replica.to_string();
     let mut labels = labels::base(&PodCliqueSetName::new(set.name_any()));
@@ -121,7 +139,7 @@ fn compute_domain(set: &PodCliqueSet, required: &RequiredDomain<'_>) -> ComputeD
         namespace: set.namespace(),
         labels: Some(labels),
         finalizers: Some(vec![finalizers::COMPUTE_DOMAIN.to_owned()]),
-        owner_references: Some(owner_references(set)),
+        owner_references: Some(owner_references(set, namespace_uid.as_deref())),
         ..ObjectMeta::default()
     };
     ComputeDomain { metadata, spec: spec(required) }
