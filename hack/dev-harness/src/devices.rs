@@ -48,7 +48,10 @@ impl Devices {
 }
 
 /// Creates an object from JSON.
-pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
+///
+/// # Errors
+/// If it is not an object of the kind, or if the API server rejects it.
+pub async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {

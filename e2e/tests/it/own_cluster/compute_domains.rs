@@ -12,6 +12,7 @@ use e2e::{Namespace, NamespaceState, TestCluster, events, propagation};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::SET_REPLICA;
+use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
@@ -32,12 +33,13 @@ const SERVICE: &str = "mnnvl-controller";
 /// The nodes of the dev cluster: each has one channel, so that it runs one pod with a claim.
 const NODES: &str = "64";
 
-/// A set with a clique that requests GPUs, one that requests none, and a scaling group that requests GPUs.
+/// A set with a clique that requests GPUs, one that requests none, and a scaling group that requests GPUs. Its pods take two seconds to end.
 fn set(name: &str, replicas: i32) -> String {
     let clique = |name: &str, resources: &str| {
         format!(
-            "{{name: {name}, spec: {{roleName: {name}, replicas: 1, podSpec: {{containers: [{{name: main, \
-             image: registry.k8s.io/pause:3.10, resources: {{{resources}}}}}]}}}}}}"
+            "{{name: {name}, annotations: {{test.grove.io/behaviour: graceful-stop}}, spec: {{roleName: {name}, replicas: 1, \
+             podSpec: {{terminationGracePeriodSeconds: 2, containers: [{{name: main, image: registry.k8s.io/pause:3.10, \
+             resources: {{{resources}}}}}]}}}}}}"
         )
     };
     let gpu = "limits: {nvidia.com/gpu: 1}";
@@ -126,7 +128,9 @@ impl Fixture {
         patched.expect("the domain is patched");
     }
 
+    /// Deletes a domain as a user does.
     async fn delete_domain(&self, name: &str) {
+        self.history.expect_deletion(name);
         self.domains.delete(name, &DeleteParams::default()).await.expect("the domain is deleted");
     }
 }
@@ -188,11 +192,13 @@ async fn compute_domains_follow_their_set() {
         example::the_workers_of_the_example_share_a_domain(&cluster),
         shared_claims::three_kinds_of_claims_coexist(&cluster),
         deletion::deletions_in_each_order_leave_no_domain(&cluster),
-        deletion::deletions_of_a_set_release_its_domains(&cluster),
+        deletion::deletions_of_a_set_delete_its_domains(&cluster),
+        deletion::the_pods_of_a_deleted_domain_wait_for_the_next_one(&cluster),
     );
     // These stop services, or change their configuration.
-    deletion::a_domain_is_retained_for_the_next_cliques(&cluster).await;
+    deletion::a_deleted_domain_is_followed_before_the_next_cliques(&cluster).await;
     stops::edits_are_restored(&cluster).await;
+    stops::a_replica_that_returns_keeps_its_domain(&cluster).await;
     stops::each_step_completes_after_a_stop(&cluster).await;
     configuration::an_unserved_kind_is_awaited(&cluster).await;
     configuration::a_disabled_feature_changes_no_annotated_set(&mut cluster).await;

@@ -53,7 +53,10 @@ async fn delete(fixture: &Fixture, set: &str, object: Object) {
     let ns = &fixture.ns;
     let deleted = match object {
         Object::Set => ns.api::<PodCliqueSet>().delete(set, &params).await.map(drop),
-        Object::Domain => fixture.domains.delete(&format!("{set}-0"), &params).await.map(drop),
+        Object::Domain => {
+            fixture.history.expect_deletion(&format!("{set}-0"));
+            fixture.domains.delete(&format!("{set}-0"), &params).await.map(drop)
+        }
         Object::Cliques => {
             let cliques = ListParams::default().labels(&selector);
             ns.api::<PodClique>().delete_collection(&params, &cliques).await.map(drop)
@@ -66,7 +69,7 @@ async fn delete(fixture: &Fixture, set: &str, object: Object) {
 }
 
 /// In the background, in the foreground, and with orphans.
-pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster) {
+pub(super) async fn deletions_of_a_set_delete_its_domains(cluster: &TestCluster) {
     let kind = Namespace::create(&cluster.client().await, "e2e-domains-collected").await;
     wait_for_garbage_collection(&kind, DOMAIN).await;
     let fixture = Fixture::create(cluster, "e2e-domains-of-deleted-sets").await;
@@ -82,38 +85,66 @@ pub(super) async fn deletions_of_a_set_release_its_domains(cluster: &TestCluster
     for (name, params) in policies {
         sets.delete(name, &params).await.expect("the set is deleted");
     }
-    let is_released =
-        |domain: &ComputeDomain| domain.owner_references().is_empty() && !has_finalizer(domain, GROVE_FINALIZER);
-    fixture.wait_for_domain("orphans-0", is_released).await;
-    fixture.wait_for_domains(&["orphans-0"]).await;
+    let orphan = fixture.wait_for_domains(&["orphans-0"]).await.remove(0);
     // Until then, the API server rejects another set of the name.
     fixture.ns.wait_for("the sets are deleted", |state| state.sets.is_empty()).await;
-    a_new_set_does_not_adopt_the_domain(&fixture).await;
+    a_new_set_adopts_the_domain_with_its_pods(&fixture, &orphan).await;
     fixture.delete_last_set("orphans").await;
 }
 
-async fn a_new_set_does_not_adopt_the_domain(fixture: &Fixture) {
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("orphans", 1)).await;
-    let text = "ComputeDomain orphans-0 exists";
-    fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "NameConflict", text).await;
-    fixture.delete_domain("orphans-0").await;
-    fixture.ns.wait_for_condition("orphans", "ComputeDomainsCreated", "AllComputeDomainsExist", "all 1").await;
+async fn a_new_set_adopts_the_domain_with_its_pods(fixture: &Fixture, orphan: &ComputeDomain) {
+    let released = fixture.wait_for_domain("orphans-0", |domain| domain.owner_references().len() == 1).await;
+    assert!(has_finalizer(&released, GROVE_FINALIZER) && !is_terminating(&released), "{released:?}");
+    let before = fixture.ns.wait_for_ready_pods("orphans", 3).await;
+    let set = fixture.ns.create_yaml::<PodCliqueSet>(&set("orphans", 1)).await;
+    let adopted = fixture.wait_for_domain("orphans-0", |domain| is_controlled_by(domain, &set)).await;
+    assert_eq!(adopted.uid(), orphan.uid());
+    let is_available = |state: &NamespaceState| {
+        let status = state.sets.get("orphans").and_then(|set| set.status.as_ref());
+        status.is_some_and(|status| status.available_replicas == 1)
+    };
+    let state = fixture.ns.wait_for("the new set is available", is_available).await;
+    assert!(state.pods.keys().eq(before.pods.keys()), "{before}{state}");
 }
 
-/// A user deletes a domain and the cliques of its replica, while pcs-controller is stopped. The next cliques do not wait for another domain.
-pub(super) async fn a_domain_is_retained_for_the_next_cliques(cluster: &TestCluster) {
+/// A user deletes the domain of a running replica, and later its pods one after another.
+pub(super) async fn the_pods_of_a_deleted_domain_wait_for_the_next_one(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-deleted-by-user").await;
+    let state = fixture.create_set("llm", 1).await;
+    let before = uids(&fixture).await;
+    fixture.delete_domain("llm-0").await;
+    let text = "delete the pods of their replicas to replace them: llm-0";
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
+    let with_claim: Vec<_> =
+        state.pods_of("llm").filter(|pod| !claim_templates(pod).is_empty()).map(ResourceExt::name_any).collect();
+    assert_eq!(with_claim.len(), 2);
+    let is_replaced = |state: &NamespaceState, pod: &str| !state.pods.contains_key(pod) && state.pods.len() == 3;
+    fixture.ns.delete_object::<Pod>(&with_claim[0]).await;
+    let state = fixture.ns.wait_for("one pod is replaced", |state| is_replaced(state, &with_claim[0])).await;
+    assert_eq!(uids(&fixture).await, before, "the other pod has the claim of the old domain: {state}");
+    fixture.ns.delete_object::<Pod>(&with_claim[1]).await;
+    fixture.ns.wait_for("the other pod is replaced", |state| is_replaced(state, &with_claim[1])).await;
+    fixture.wait_for_ready_replicas("llm", 1).await;
+    assert!(uids(&fixture).await.is_disjoint(&before));
+    let text = "all 1 ComputeDomains exist";
+    fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", text).await;
+    fixture.delete_last_set("llm").await;
+}
+
+/// A user deletes a domain and the cliques of its replica, while pcs-controller is stopped. When the pods have ended, the next domain is
+/// created, although the references of the base gang show that cliques will return.
+pub(super) async fn a_deleted_domain_is_followed_before_the_next_cliques(cluster: &TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-of-next-cliques").await;
     let pods = fixture.create_set("llm", 1).await.pods.len();
-    // The references of the gang show that its cliques will return.
     fixture.ns.wait_for("the gang has references", |state| state.reference_count() == pods).await;
-    let before = uids(&fixture).await;
+    let before = fixture.wait_for_domain("llm-0", |_| true).await.uid();
     cluster.stop("pcs-controller").await;
     delete(&fixture, "llm", Object::Domain).await;
     delete(&fixture, "llm", Object::Cliques).await;
     let are_deleted = |state: &NamespaceState| state.cliques.is_empty() && state.pods.is_empty();
     fixture.ns.wait_for("the cliques and the pods are deleted", are_deleted).await;
+    fixture.wait_for_domain("llm-0", |domain| domain.uid() != before && !is_terminating(domain)).await;
     cluster.start_again().await;
     fixture.wait_for_ready_replicas("llm", 1).await;
-    assert_eq!(uids(&fixture).await, before);
     fixture.delete_last_set("llm").await;
 }

@@ -100,7 +100,7 @@ impl Stopped<'_> {
         let [first, second] = &domains[..] else { unreachable!("two domains") };
         assert!(first.metadata.uid.as_deref() == uid && is_terminating(first), "{first:?}");
         assert!(has_finalizer(first, GROVE_FINALIZER) && !is_terminating(second), "{first:?} {second:?}");
-        let text = "these domains are being deleted";
+        let text = "no pod has a claim of these";
         fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
         let state = fixture.wait_for_ready_replicas("llm", 2).await;
         // Another pod replaces a deleted one and does not wait.
@@ -111,7 +111,7 @@ impl Stopped<'_> {
         fixture.ns.wait_for("the pod is replaced", is_replaced).await;
     }
 
-    /// Only the removal of the finalizer waits for mnnvl-controller.
+    /// Only the deletion of the domains waits for mnnvl-controller.
     async fn delete_the_set(&self) {
         let Self { cluster, service, fixture } = self;
         fixture.create_set("foreground", 1).await;
@@ -122,11 +122,31 @@ impl Stopped<'_> {
         if *service == SERVICE {
             fixture.ns.wait_for("only the domains are left", NamespaceState::is_empty).await;
             for domain in ["foreground-0", "llm-0"] {
-                fixture.wait_for_domain(domain, is_terminating).await;
+                fixture.wait_for_domain(domain, |domain| !is_terminating(domain)).await;
             }
         }
         cluster.start_again().await;
         fixture.wait_for_domains(&[]).await;
         fixture.ns.wait_for("nothing is left", NamespaceState::is_empty).await;
     }
+}
+
+/// A set scales 2 → 1 → 2 while pcs-controller is stopped. The second replica runs on, and keeps its domain.
+pub(super) async fn a_replica_that_returns_keeps_its_domain(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-returning").await;
+    let pods = fixture.create_set("llm", 2).await;
+    let before = uids(&fixture).await;
+    let scale_in_and_out = async {
+        for replicas in [1, 2] {
+            fixture.ns.scale::<PodCliqueSet>("llm", replicas).await;
+            let text = format!("all {replicas} ComputeDomains exist");
+            let reason = "AllComputeDomainsExist";
+            fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", reason, &text).await;
+        }
+    };
+    cluster.during_stop("pcs-controller", scale_in_and_out).await;
+    let state = fixture.wait_for_ready_replicas("llm", 2).await;
+    assert_eq!(uids(&fixture).await, before);
+    assert!(state.pods.keys().eq(pods.pods.keys()), "{pods}{state}");
+    fixture.delete_last_set("llm").await;
 }
