@@ -33,6 +33,39 @@ fn container_requests_gpu(container: &Value) -> bool {
     ["limits", "requests"].into_iter().filter_map(amount).any(is_positive)
 }
 
+/// The GPUs that a pod of this spec gets: those of its containers together, or of the init container with most, if it has more.
+pub fn gpus_of_pod(pod: &RawPodSpec) -> u64 {
+    let of_containers = |field: &str| {
+        let containers = pod.get(field).and_then(Value::as_array).into_iter().flatten();
+        containers.map(gpus_of_container).collect::<Vec<_>>()
+    };
+    let init = of_containers("initContainers").into_iter().max().unwrap_or_default();
+    of_containers("containers").into_iter().fold(0, u64::saturating_add).max(init)
+}
+
+/// A positive quantity that is not written as an integer counts as more than any node has.
+fn gpus_of_container(container: &Value) -> u64 {
+    let integer = |quantity: &Value| match quantity {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    };
+    let count = |quantity| integer(quantity).unwrap_or(if is_positive(quantity) { u64::MAX } else { 0 });
+    let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
+    ["limits", "requests"].into_iter().filter_map(amount).map(count).max().unwrap_or_default()
+}
+
+/// Whether a clique of the set spans nodes: it has several pods with GPUs, and they do not fit a node with this many GPUs together. Without
+/// a number, no pods fit. The pods of a clique are the largest number that its template names.
+pub fn spans_nodes(set: &PodCliqueSet, gpus_per_node: Option<u64>) -> bool {
+    set.spec.template.cliques.iter().any(|clique| {
+        let largest = clique.spec.auto_scaling_config.as_ref().map_or(0, |config| config.max_replicas);
+        let pods = u64::try_from(clique.spec.replicas.max(largest)).unwrap_or_default();
+        let gpus = gpus_of_pod(&clique.spec.pod_spec);
+        let is_on_one_node = gpus_per_node.is_some_and(|node| pods.saturating_mul(gpus) <= node);
+        gpus > 0 && pods > 1 && !is_on_one_node
+    })
+}
+
 /// Whether a quantity is greater than 0. `0`, `"0"` and `"0.0"` are not.
 fn is_positive(quantity: &Value) -> bool {
     match quantity {
@@ -149,4 +182,53 @@ fn domains_of_replica<'a>(
         Some(group) => ComputeDomainName::of_group(set, replica, group),
     };
     groups.iter().map(|group| RequiredDomain { name: name(*group), replica, group: *group }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(value: Value) -> RawPodSpec {
+        serde_json::from_value(value).expect("a pod spec")
+    }
+
+    fn gpus(count: Value) -> Value {
+        json!({ "name": "c", "resources": { "limits": { "nvidia.com/gpu": count } } })
+    }
+
+    #[test]
+    fn the_gpus_of_a_pod_are_those_of_its_containers_or_of_the_largest_init_container() {
+        for (spec, expected) in [
+            (json!({ "containers": [gpus(json!("2")), gpus(json!(3)), { "name": "d" }] }), 5),
+            (json!({ "containers": [gpus(json!(1))], "initContainers": [gpus(json!(4)), gpus(json!(3))] }), 4),
+            (json!({ "containers": [{ "resources": { "requests": { "nvidia.com/gpu": "1" } } }] }), 1),
+            (json!({ "containers": [gpus(json!("0"))] }), 0),
+            (json!({ "containers": [gpus(json!("1k")), gpus(json!(1))] }), u64::MAX),
+            (json!({}), 0),
+        ] {
+            assert_eq!(gpus_of_pod(&pod(spec.clone())), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_set_spans_nodes_if_the_pods_of_a_clique_do_not_fit_one() {
+        let spans = |replicas: i32, max: Option<i32>, count: u64, node: Option<u64>| {
+            let clique = |replicas: i32, count: u64, scaling: Value| {
+                json!({ "name": "c", "spec": { "roleName": "c", "replicas": replicas, "autoScalingConfig": scaling,
+                    "podSpec": { "containers": [gpus(json!(count))] } } })
+            };
+            let scaling = max.map_or(Value::Null, |max| json!({ "maxReplicas": max }));
+            let cliques = [clique(1, 8, Value::Null), clique(replicas, count, scaling)];
+            let set = json!({ "metadata": {}, "spec": { "replicas": 1, "template": { "cliques": cliques } } });
+            spans_nodes(&serde_json::from_value(set).expect("a set"), node)
+        };
+        assert!(!spans(4, None, 2, Some(8)));
+        assert!(spans(5, None, 2, Some(8)));
+        assert!(spans(1, Some(5), 2, Some(8)), "the autoscaler may create five pods");
+        assert!(!spans(1, None, 16, Some(8)), "each clique has one pod");
+        assert!(!spans(100, None, 0, Some(8)), "without GPUs");
+        assert!(spans(2, None, 1, None), "no node has GPUs yet");
+    }
 }

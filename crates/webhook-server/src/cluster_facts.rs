@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{
-    CrossNamespaceTemplates, OperatorConfiguration, Schedulers, TopologyAwareScheduling,
+    CrossNamespaceTemplates, Network, OperatorConfiguration, Schedulers, TopologyAwareScheduling,
 };
 use grove_api_types::expansion::object_count::clique_size;
 use grove_api_types::labels::{PART_OF, POD_GANG};
@@ -18,13 +18,14 @@ use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
 use crate::cache_transform::TransformedObject;
+use crate::gpu_nodes::{self, GpuNode};
 use crate::queues::{self, Queue};
 
 /// The configuration and the caches that the facts come from.
 pub(crate) struct ClusterFacts {
     topology: TopologyAwareScheduling,
     schedulers: Schedulers,
-    mnnvl_enabled: bool,
+    network: Network,
     /// Whether the authorizer protects managed objects.
     pub(crate) is_authorizer_enabled: bool,
     /// Whether users may refer to templates that they may not read.
@@ -45,6 +46,8 @@ pub(crate) struct RuleCaches {
     pub(crate) bindings: Cache<TransformedObject<ClusterTopologyBinding>>,
     /// `None` if no configured scheduler has them.
     pub(crate) queues: Option<Cache<Queue>>,
+    /// `None` if MNNVL is disabled.
+    pub(crate) gpu_nodes: Option<Cache<GpuNode>>,
 }
 
 /// The sizes of gangs: the pods and the pod groups of their existing cliques.
@@ -77,6 +80,7 @@ impl ClusterFacts {
                 .schedulers
                 .contains(queues::SCHEDULER)
                 .then(|| runtime.start_informer(InformerOptions::default().optional())),
+            gpu_nodes: runtime.config().network.auto_mnnvl_enabled.then(|| gpu_nodes::start_informer(runtime)),
         };
         Self::from_caches(runtime.config().clone(), accounts.iter().map(user).collect(), caches)
     }
@@ -85,11 +89,11 @@ impl ClusterFacts {
         let OperatorConfiguration { topology, schedulers, network, authorizer, resource_sharing, .. } = config;
         let allows_all_templates = resource_sharing.cross_namespace_templates == CrossNamespaceTemplates::Allowed;
         let exempt_users = own_users.iter().cloned().chain(authorizer.exempt_users).collect();
-        let (mnnvl_enabled, is_authorizer_enabled) = (network.auto_mnnvl_enabled, authorizer.enabled);
+        let is_authorizer_enabled = authorizer.enabled;
         Self {
             topology,
             schedulers,
-            mnnvl_enabled,
+            network,
             is_authorizer_enabled,
             allows_all_templates,
             own_users,
@@ -106,7 +110,9 @@ impl ClusterFacts {
         let queues = readable.map(Cache::all);
         Facts {
             topology: self.topology.clone(),
-            mnnvl_enabled: self.mnnvl_enabled,
+            mnnvl_enabled: self.network.auto_mnnvl_enabled,
+            mnnvl_scope: self.network.auto_mnnvl_scope,
+            gpus_per_node: self.caches.gpu_nodes.as_ref().and_then(gpu_nodes::most_gpus),
             schedulers: self.schedulers.clone(),
             topologies: topologies.chain(bindings).collect(),
             queues: queues.map(|queues| queues.iter().map(|queue| (queue.name_any(), queue.is_open())).collect()),

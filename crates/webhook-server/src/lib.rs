@@ -22,6 +22,7 @@ pub mod args;
 mod cache_transform;
 mod certs;
 mod cluster_facts;
+mod gpu_nodes;
 mod lru_pool;
 mod memory_budget;
 mod metrics;

@@ -11,8 +11,8 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::queues;
 use crate::webhook_configurations::{MUTATING, VALIDATING};
+use crate::{gpu_nodes, queues};
 
 /// Default name of the Secret with the certificate.
 const SECRET: &str = "grove-webhook-server-cert";
@@ -26,6 +26,7 @@ pub fn rules() -> Vec<PolicyRule> {
         PolicyRule::for_resource::<PodClique>(read, "validate the scale of a clique, find sets with scheduled pods"),
         PolicyRule::for_resource::<ClusterTopology>(read, "validate the topology references of sets"),
         PolicyRule::for_resource::<ClusterTopologyBinding>(read, "validate the topology references of sets"),
+        gpu_nodes::rule(),
         PolicyRule::for_resource::<MutatingWebhookConfiguration>(read, "read the caBundle"),
         PolicyRule::for_resource::<MutatingWebhookConfiguration>(&[Verb::Patch], "write the caBundle")
             .resource_names(&MUTATING),

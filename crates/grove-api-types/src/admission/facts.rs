@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::configuration::{Schedulers, TopologyAwareScheduling};
+use crate::configuration::{AutoMnnvlScope, Schedulers, TopologyAwareScheduling};
 use crate::topology::Topology;
 
 /// The configuration and the state of the cluster for the validation of a set.
@@ -12,6 +12,10 @@ pub struct Facts {
     pub topology: TopologyAwareScheduling,
     /// `network.autoMNNVLEnabled` of the configuration.
     pub mnnvl_enabled: bool,
+    /// `network.autoMNNVLScope` of the configuration.
+    pub mnnvl_scope: AutoMnnvlScope,
+    /// The GPUs of the node with most; `None` if no node has GPUs, or if MNNVL is disabled.
+    pub gpus_per_node: Option<u64>,
     /// `scheduler` of the configuration.
     pub schedulers: Schedulers,
     /// The existing topologies, of both kinds.

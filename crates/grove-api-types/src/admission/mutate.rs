@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Facts, default};
-use crate::configuration::TopologyDomain;
+use crate::configuration::{AutoMnnvlScope, TopologyDomain};
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
-use crate::mnnvl::{has_own_claim, requests_gpu};
+use crate::mnnvl::{has_own_claim, requests_gpu, spans_nodes};
 use crate::syntax::is_blank;
 use crate::topology::{
     domain_rank, labelled_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update,
@@ -126,8 +126,8 @@ impl PatchBuilder<'_> {
         }
     }
 
-    /// Enables automatic MNNVL for a set with GPUs, if the feature is enabled and the user has not configured MNNVL. An own
-    /// claim with the name of Grove's claim counts as configured.
+    /// Enables automatic MNNVL for a set with GPUs, if the feature is enabled for such sets and the user has not configured MNNVL. An
+    /// own claim with the name of Grove's claim counts as configured.
     fn auto_mnnvl(&mut self, set: &PodCliqueSet, facts: &Facts) {
         let template = &set.spec.template;
         let has_key = |annotations: &BTreeMap<String, String>| {
@@ -138,7 +138,11 @@ impl PatchBuilder<'_> {
             || template.pod_clique_scaling_groups.iter().any(|group| has_key(&group.annotations))
             || template.cliques.iter().any(|clique| has_own_claim(&clique.spec.pod_spec));
         let has_gpu = template.cliques.iter().any(|clique| requests_gpu(&clique.spec.pod_spec));
-        if facts.mnnvl_enabled && has_gpu && !is_configured {
+        let is_in_scope = || match facts.mnnvl_scope {
+            AutoMnnvlScope::All => true,
+            AutoMnnvlScope::MultiNode => spans_nodes(set, facts.gpus_per_node),
+        };
+        if facts.mnnvl_enabled && has_gpu && !is_configured && is_in_scope() {
             self.set_metadata("annotations", AUTO_MNNVL, AUTO_MNNVL_ENABLED);
         }
     }

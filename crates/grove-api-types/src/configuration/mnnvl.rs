@@ -7,11 +7,30 @@ use super::document::Section;
 pub struct Network {
     /// Whether a set with GPUs gets compute domains without an annotation of the user. Default: false.
     pub auto_mnnvl_enabled: bool,
+    /// Which of these sets get them. Default: `all`.
+    pub auto_mnnvl_scope: AutoMnnvlScope,
+}
+
+/// The sets that get compute domains without an annotation of the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoMnnvlScope {
+    /// All sets with GPUs.
+    #[default]
+    All,
+    /// The sets with a clique whose pods need more GPUs than one node has.
+    MultiNode,
+}
+
+impl AutoMnnvlScope {
+    const ALL: [(&'static str, Self); 2] = [("all", Self::All), ("multiNode", Self::MultiNode)];
 }
 
 impl Network {
     pub(super) fn read(section: &Section<'_>) -> Self {
-        Self { auto_mnnvl_enabled: section.bool("autoMNNVLEnabled").unwrap_or_default() }
+        Self {
+            auto_mnnvl_enabled: section.bool("autoMNNVLEnabled").unwrap_or_default(),
+            auto_mnnvl_scope: section.enum_value("autoMNNVLScope", &AutoMnnvlScope::ALL).unwrap_or_default(),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use grove_api_types::admission::{Facts, ReferencingSet, TopologyFacts};
 use grove_api_types::configuration::{
-    OperatorConfiguration, SchedulerProfile, Schedulers, TopologyAwareScheduling, TopologyDomain, TopologyLevel,
+    AutoMnnvlScope, OperatorConfiguration, SchedulerProfile, Schedulers, TopologyAwareScheduling, TopologyDomain,
+    TopologyLevel,
 };
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::topology::{Level, Topology};
@@ -37,6 +38,8 @@ pub(crate) fn set_facts(facts: &RowFacts) -> Facts {
     Facts {
         topology: topology(facts),
         mnnvl_enabled: !facts.mnnvl_disabled,
+        mnnvl_scope: if facts.multi_node_mnnvl { AutoMnnvlScope::MultiNode } else { AutoMnnvlScope::All },
+        gpus_per_node: (!facts.mnnvl_disabled).then_some(8),
         schedulers: schedulers(facts),
         topologies: TOPOLOGIES.iter().map(to_topology).collect(),
         queues: (!facts.queues_forbidden).then_some(queues),

@@ -26,6 +26,7 @@ pub(crate) fn cluster(config: OperatorConfiguration, objects: &[Value]) -> Clust
         topologies: of(objects),
         bindings: of(objects),
         queues: Some(of(objects)),
+        gpu_nodes: Some(of(objects)),
     };
     let own_users = BTreeSet::from(["system:serviceaccount:grove-system:pcs-controller".to_owned()]);
     ClusterFacts::from_caches(config, own_users, caches)
@@ -316,8 +317,10 @@ fn the_configuration_enables_features() {
     gpus["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["resources"] =
         json!({ "limits": { "nvidia.com/gpu": 1 } });
     let attributes = json!({ "uid": "7", "operation": "CREATE", "object": gpus });
-    let config =
-        OperatorConfiguration { network: Network { auto_mnnvl_enabled: true }, ..OperatorConfiguration::default() };
+    let config = OperatorConfiguration {
+        network: Network { auto_mnnvl_enabled: true, ..Network::default() },
+        ..OperatorConfiguration::default()
+    };
     let patch = admit(Webhook::DefaultSet, &request(&attributes), &cluster(config, &[])).patch;
     assert!(format!("{patch:?}").contains("auto-mnnvl"), "{patch:?}");
 }

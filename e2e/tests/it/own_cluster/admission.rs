@@ -120,7 +120,8 @@ fn configuration_file(name: &str, facts: &RowFacts) -> String {
         "apiVersion": "operator.config.grove.io/v1alpha1",
         "kind": "OperatorConfiguration",
         "topologyAwareScheduling": { "enabled": !facts.topology_disabled, "levels": levels },
-        "network": { "autoMNNVLEnabled": !facts.mnnvl_disabled },
+        "network": { "autoMNNVLEnabled": !facts.mnnvl_disabled,
+            "autoMNNVLScope": if facts.multi_node_mnnvl { "multiNode" } else { "all" } },
         "scheduler": { "profiles": profiles, "defaultProfileName": default },
     });
     let folder = TestCluster::shared().dir().join("admission");

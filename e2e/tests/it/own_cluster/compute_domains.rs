@@ -15,7 +15,7 @@ use grove_api_types::labels::SET_REPLICA;
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -202,5 +202,6 @@ async fn compute_domains_follow_their_set() {
     stops::each_step_completes_after_a_stop(&cluster).await;
     configuration::an_unserved_kind_is_awaited(&cluster).await;
     configuration::a_disabled_feature_changes_no_annotated_set(&mut cluster).await;
+    configuration::small_pods_share_a_node(&mut cluster).await;
     cluster.down().await;
 }

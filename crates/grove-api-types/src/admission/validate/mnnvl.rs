@@ -6,7 +6,7 @@ use super::ValidationContext;
 use crate::admission::error_collector::{ErrorCollector, ExceededLimit};
 use crate::admission::{FieldPath, Rule};
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_DISABLED, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
-use crate::mnnvl::{is_auto_mnnvl, requests_gpu};
+use crate::mnnvl::{domain_of_clique, gpus_of_pod, is_auto_mnnvl, requests_gpu};
 use crate::names::{ComputeDomainName, PodCliqueSetName};
 use crate::syntax::{MAX_LABEL_LENGTH, dns_label};
 use crate::v1alpha1::PodCliqueSet;
@@ -61,8 +61,24 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     if let Some(path) = automatic.or_else(grouped).filter(|_| !has_gpu) {
         errors.warn(&path, "requests a compute domain, but no container requests nvidia.com/gpu");
     }
+    warn_of_partial_nodes(context, errors);
     for (path, _) in annotation_values(context, AUTO_MNNVL).filter(|(path, _)| path.is_within_spec()) {
         errors.warn(&path, format!("has no effect here; Grove reads {AUTO_MNNVL} of the PodCliqueSet only"));
+    }
+}
+
+/// A node takes part in one domain through one IMEX channel, so it runs one pod with the claim of a domain.
+fn warn_of_partial_nodes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
+    let Some(node) = context.facts.gpus_per_node else { return };
+    for (path, clique) in context.cliques() {
+        let (gpus, group) = (gpus_of_pod(&clique.spec.pod_spec), context.group_of(&clique.name));
+        if gpus < node && domain_of_clique(context.set, 0, group, clique).is_some() {
+            let text = format!(
+                "has {gpus} of the {node} GPUs of a node: a node has one IMEX channel, so it runs one pod of a compute domain; request all \
+                 GPUs, or set {AUTO_MNNVL}: {AUTO_MNNVL_DISABLED}"
+            );
+            errors.warn(&path.field("spec").field("podSpec"), text);
+        }
     }
 }
 

@@ -107,7 +107,7 @@ fn servers() -> [Server; 3] {
     let defaults = OperatorConfiguration::default();
     let mut all_features = OperatorConfiguration {
         schedulers: with(Scheduler::Kube),
-        network: Network { auto_mnnvl_enabled: true },
+        network: Network { auto_mnnvl_enabled: true, ..Network::default() },
         authorizer: Authorizer { enabled: true, exempt_users: vec!["friend".to_owned()] },
         ..defaults.clone()
     };

@@ -56,6 +56,31 @@ fn uses_no_domain(state: &NamespaceState, set: &str) {
     assert!(state.pods_of(set).all(|pod| claim_templates(pod).is_empty()), "{state}");
 }
 
+/// Three pods with one GPU each share the only node that they may use: for a set that does not span nodes, the configuration enables no domain.
+pub(super) async fn small_pods_share_a_node(cluster: &mut TestCluster) {
+    let fields = json!({ "network": { "autoMNNVLEnabled": true, "autoMNNVLScope": "multiNode" } });
+    let config = configuration_with("compute-domains-multi-node", fields);
+    cluster.up_with(&["--config", &config, "--crd", CRD_FILE, "--nodes", NODES]).await;
+    let fixture = Fixture::create(cluster, "e2e-domains-small").await;
+    let node = Api::<Node>::all(fixture.ns.client.clone()).list(&ListParams::default().limit(1)).await.expect("a node");
+    let node = node.items[0].name_any();
+    let set = |name: &str, replicas: i32, placement: Value| {
+        let container = json!({ "name": "main", "image": "registry.k8s.io/pause:3.10",
+            "resources": { "limits": { "nvidia.com/gpu": 1 } } });
+        let mut pod = json!({ "containers": [container] });
+        json_patch::merge(&mut pod, &placement);
+        let clique = json!({ "name": "w", "spec": { "roleName": "w", "replicas": replicas, "podSpec": pod } });
+        json!({ "metadata": { "name": name }, "spec": { "replicas": 1, "template": { "cliques": [clique] } } })
+            .to_string()
+    };
+    let on_node = json!({ "nodeSelector": { "kubernetes.io/hostname": node } });
+    fixture.ns.create_yaml::<PodCliqueSet>(&set("small", 3, on_node)).await;
+    uses_no_domain(&fixture.ns.wait_for_ready_pods("small", 3).await, "small");
+    fixture.ns.create_yaml::<PodCliqueSet>(&set("large", 9, json!({}))).await;
+    let state = fixture.ns.wait_for_ready_pods("large", 9).await;
+    assert!(state.pods_of("large").all(|pod| claim_templates(pod) == ["large-0"]), "{state}");
+}
+
 /// Without the feature and without the kind, the same set runs without domains, and mnnvl-controller does not read the pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_with_gpus_runs_without_the_feature_and_without_the_kind() {
