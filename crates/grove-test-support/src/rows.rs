@@ -98,8 +98,8 @@ pub struct Row {
     pub unit_test_only: Option<String>,
 }
 
-/// Facts about the cluster. Nodes have 8 GPUs. By default topology-aware scheduling and MNNVL are enabled, all schedulers are enabled, Volcano has
-/// an open queue `default`, no pod is scheduled, and the [`TOPOLOGIES`] exist.
+/// Facts about the cluster, in which nodes have 8 GPUs. By default topology-aware scheduling, MNNVL and all schedulers are enabled, Volcano
+/// has an open queue `default`, no pod is scheduled, and the [`TOPOLOGIES`] exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent fact, which a row names")]
@@ -110,7 +110,7 @@ pub struct RowFacts {
     pub default_levels: bool,
     /// The configuration disables MNNVL.
     pub mnnvl_disabled: bool,
-    /// The configuration enables automatic MNNVL only for sets that span nodes.
+    /// The configuration enables MNNVL only for sets that span nodes.
     pub multi_node_mnnvl: bool,
     /// The default profile of the configuration, if it is not `default-scheduler`.
     pub default_scheduler: Option<String>,
