@@ -41,7 +41,7 @@ pub async fn install_channels(client: &Client) {
 
 /// The driver of one namespace. It stops when the value is dropped.
 ///
-/// As NVIDIA's driver does, it stops a domain as soon as the domain has a deletion timestamp, whatever finalizers others have: it deletes the
+/// As NVIDIA's driver does, it stops a domain as soon as the domain has a deletion timestamp, although it has other finalizers: it deletes the
 /// claim template, stops the daemons, and removes the labels of the nodes.
 pub struct Driver(JoinHandle<()>);
 

@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::observed::{Need, Observed, Replica, Retention};
+use super::observed::{DomainNeed, Observed, Replica, Retention};
 use crate::context::DomainContext;
 use crate::replica_objects::{DomainUse, LivePod, may_be_of_set, selector};
 
@@ -35,7 +35,7 @@ pub(super) async fn confirm(ctx: &DomainContext, observed: &mut Observed) -> Res
     if !observed.may_be_released() {
         return Ok(());
     }
-    if let Need::Unknown(_, set) = &observed.need {
+    if let DomainNeed::Unknown(_, set) = &observed.need {
         let requeue = Requeue::AwaitChange;
         let deleted = ctx.executor.confirm_deleted(&**set).await;
         if !deleted.map_err(|source| ReconcileError::Execute { source, requeue })? {

@@ -10,7 +10,7 @@ use grove_runtime::caches::Cache;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::observed::{Need, Observed, Replica, Retention, SetReference, retention};
+use super::observed::{DomainNeed, Observed, Replica, Retention, SetReference, retention};
 use crate::context::DomainContext;
 use crate::lost_owner;
 use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, DomainUse, SlimClique, SlimPod, domain_key, replica_key};
@@ -23,27 +23,27 @@ pub(super) fn observe(ctx: &DomainContext, domain: &ComputeDomain) -> Observed {
 }
 
 /// Whether a set needs the domain: the one that controls it, otherwise the one to which it belongs although it lost the reference.
-pub(super) fn need(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> Need {
+pub(super) fn need(sets: &Cache<PodCliqueSet>, domain: &ComputeDomain) -> DomainNeed {
     let namespace = domain.namespace().unwrap_or_default();
     let Some(controller) = controller_of(&domain.metadata) else {
-        let Some(set) = lost_owner::labelled_set(domain) else { return Need::Foreign };
+        let Some(set) = lost_owner::labelled_set(domain) else { return DomainNeed::Foreign };
         let is_lost = |owner: &PodCliqueSet| lost_owner::belongs_to(domain, owner);
         let is_needed = sets.get(&namespace, set).is_some_and(|owner| is_lost(&owner));
         let replica = replica(set, domain);
-        return if is_needed { Need::Needed(replica) } else { Need::NotNeeded(replica) };
+        return if is_needed { DomainNeed::Needed(replica) } else { DomainNeed::NotNeeded(replica) };
     };
     if !is_of_kind::<PodCliqueSet>(controller) {
-        return Need::Foreign;
+        return DomainNeed::Foreign;
     }
     let replica = replica(&controller.name, domain);
     match sets.get(&namespace, &controller.name).filter(|set| set.uid().as_ref() == Some(&controller.uid)) {
-        Some(set) if is_terminating(&*set) => Need::NotNeeded(replica),
-        Some(set) if mnnvl::required_domain(&set, &domain.name_any()).is_none() => Need::NotNeeded(replica),
-        Some(_) => Need::Needed(replica),
+        Some(set) if is_terminating(&*set) => DomainNeed::NotNeeded(replica),
+        Some(set) if mnnvl::required_domain(&set, &domain.name_any()).is_none() => DomainNeed::NotNeeded(replica),
+        Some(_) => DomainNeed::Needed(replica),
         None => {
             let (name, uid) = (Some(controller.name.clone()), Some(controller.uid.clone()));
             let metadata = ObjectMeta { name, namespace: Some(namespace), uid, ..ObjectMeta::default() };
-            Need::Unknown(replica, Box::new(SetReference { metadata }))
+            DomainNeed::Unknown(replica, Box::new(SetReference { metadata }))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::lost_owner::has_finalizer;
 
 /// Whether a set needs a domain.
 #[derive(Clone, Debug)]
-pub(crate) enum Need {
+pub(crate) enum DomainNeed {
     /// A set needs it.
     Needed(Replica),
     /// No set needs it: its set was scaled in, is terminating or does not exist.
@@ -57,7 +57,7 @@ pub(crate) struct Observed {
     /// The domain.
     pub(crate) domain: ComputeDomain,
     /// Whether a set needs it.
-    pub(crate) need: Need,
+    pub(crate) need: DomainNeed,
     /// Whether the caches have something that retains it.
     pub(crate) is_used: bool,
     /// Whether the API server confirmed that nothing retains it.
@@ -77,15 +77,15 @@ pub(crate) enum Release {
 
 /// What retains the domain.
 ///
-/// NVIDIA's driver stops a domain as soon as it has a deletion timestamp, whatever finalizers it has. So Grove deletes a domain only after its
+/// NVIDIA's driver stops a domain as soon as it has a deletion timestamp, although it has other finalizers. So Grove deletes a domain only after its
 /// last pod has ended. The finalizer cannot retain the fabric of a domain that a user deleted. It retains the name: the next domain is
 /// created when no pod has a claim of the old one.
-pub(crate) fn retention<'a>(domain: &ComputeDomain, need: &'a Need) -> Retention<'a> {
+pub(crate) fn retention<'a>(domain: &ComputeDomain, need: &'a DomainNeed) -> Retention<'a> {
     match (need, is_terminating(domain)) {
-        (Need::Needed(_), false) => Retention::Set,
-        (Need::Needed(replica), true) => Retention::Claims(replica),
-        (Need::NotNeeded(replica) | Need::Unknown(replica, _), false) => Retention::PodsAndCliques(replica),
-        (Need::NotNeeded(_) | Need::Unknown(..), true) | (Need::Foreign, _) => Retention::Nothing,
+        (DomainNeed::Needed(_), false) => Retention::Set,
+        (DomainNeed::Needed(replica), true) => Retention::Claims(replica),
+        (DomainNeed::NotNeeded(replica) | DomainNeed::Unknown(replica, _), false) => Retention::PodsAndCliques(replica),
+        (DomainNeed::NotNeeded(_) | DomainNeed::Unknown(..), true) | (DomainNeed::Foreign, _) => Retention::Nothing,
     }
 }
 

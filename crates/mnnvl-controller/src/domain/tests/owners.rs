@@ -38,15 +38,15 @@ pub(super) fn domain(name: &str, owners: &Value, replica: &str) -> ComputeDomain
     decoded(json!({ "metadata": metadata, "spec": { "numNodes": 0, "channel": channel } }))
 }
 
-fn text(need: Need) -> String {
+fn text(need: DomainNeed) -> String {
     let replica = |Replica { set, index }: Replica| {
         format!("replica {} of {set}", index.map_or("?".to_owned(), |index| index.to_string()))
     };
     match need {
-        Need::Foreign => "foreign".to_owned(),
-        Need::Unknown(of, set) => format!("{} with uid {}", replica(of), set.metadata.uid.unwrap_or_default()),
-        Need::Needed(of) => format!("needed by {}", replica(of)),
-        Need::NotNeeded(of) => format!("not needed by {}", replica(of)),
+        DomainNeed::Foreign => "foreign".to_owned(),
+        DomainNeed::Unknown(of, set) => format!("{} with uid {}", replica(of), set.metadata.uid.unwrap_or_default()),
+        DomainNeed::Needed(of) => format!("needed by {}", replica(of)),
+        DomainNeed::NotNeeded(of) => format!("not needed by {}", replica(of)),
     }
 }
 

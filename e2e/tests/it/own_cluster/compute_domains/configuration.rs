@@ -35,7 +35,7 @@ pub(super) async fn a_disabled_feature_changes_no_annotated_set(cluster: &mut Te
     fixture.create_set("newer", 1).await;
     uses_no_domain(&fixture.scale_set("new", 2).await, "new");
     fixture.wait_for_domains(&["newer-0"]).await;
-    fixture.check_history().await;
+    fixture.delete_last_set("newer").await;
 }
 
 async fn restart_with(cluster: &mut TestCluster, name: &str, enabled: bool) {
@@ -79,6 +79,7 @@ pub(super) async fn small_pods_share_a_node(cluster: &mut TestCluster) {
     fixture.ns.create_yaml::<PodCliqueSet>(&set("large", 9, json!({}))).await;
     let state = fixture.ns.wait_for_ready_pods("large", 9).await;
     assert!(state.pods_of("large").all(|pod| claim_templates(pod) == ["large-0"]), "{state}");
+    fixture.delete_last_set("large").await;
 }
 
 /// Without the feature and without the kind, the same set runs without domains, and mnnvl-controller does not read the pods.
