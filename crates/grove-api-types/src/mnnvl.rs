@@ -23,8 +23,8 @@ const GPU: &str = "nvidia.com/gpu";
 /// Whether a container or init container of the pod requests GPUs, in its limits or requests. GPUs of resource claims do not
 /// count.
 pub fn requests_gpu(pod: &RawPodSpec) -> bool {
-    let containers = ["containers", "initContainers"].into_iter().filter_map(|field| pod.get(field)?.as_array());
-    containers.flatten().any(container_requests_gpu)
+    let requests = |containers: Value| containers.as_array().into_iter().flatten().any(container_requests_gpu);
+    ["containers", "initContainers"].into_iter().filter_map(|field| pod.get(field)).any(requests)
 }
 
 /// Whether the container requests GPUs, in its limits or requests.
@@ -36,7 +36,8 @@ fn container_requests_gpu(container: &Value) -> bool {
 /// The GPUs that a pod of this spec gets: those of its containers together, or of the init container with most, if it has more.
 pub fn gpus_of_pod(pod: &RawPodSpec) -> u64 {
     let of_containers = |field: &str| {
-        let containers = pod.get(field).and_then(Value::as_array).into_iter().flatten();
+        let containers = pod.get(field);
+        let containers = containers.as_ref().and_then(Value::as_array).into_iter().flatten();
         containers.map(gpus_of_container).collect::<Vec<_>>()
     };
     let init = of_containers("initContainers").into_iter().max().unwrap_or_default();
@@ -78,8 +79,9 @@ fn is_positive(quantity: &Value) -> bool {
 /// Whether the pod has an own claim with the name of the claim of a compute domain.
 pub fn has_own_claim(pod: &RawPodSpec) -> bool {
     let name = PodClaimName::of_compute_domain();
-    let claims = pod.get("resourceClaims").and_then(Value::as_array);
-    claims.into_iter().flatten().any(|claim| claim.get("name").and_then(Value::as_str) == Some(name.as_str()))
+    let is_named = |claim: &Value| claim.get("name").and_then(Value::as_str) == Some(name.as_str());
+    let claims = pod.get("resourceClaims");
+    claims.as_ref().and_then(Value::as_array).into_iter().flatten().any(is_named)
 }
 
 /// Whether each replica of the set has one compute domain for all its cliques with GPUs.

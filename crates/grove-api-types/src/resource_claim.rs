@@ -133,9 +133,14 @@ pub struct ClaimTemplate {
 
 impl From<&RawResourceClaimTemplateSpec> for ClaimTemplate {
     fn from(raw: &RawResourceClaimTemplateSpec) -> Self {
-        let metadata = raw.get("metadata").and_then(Value::as_object);
-        let strings = |field: &str| string_map(metadata.and_then(|metadata| metadata.get(field)));
-        let spec = raw.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
+        let metadata = raw.get("metadata");
+        let strings = |field: &str| string_map(metadata.as_ref().and_then(|metadata| metadata.get(field)));
+        let spec = match raw.get("spec") {
+            Some(Value::Object(spec)) => spec,
+            None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                Map::new()
+            }
+        };
         Self { labels: strings("labels"), annotations: strings("annotations"), spec }
     }
 }

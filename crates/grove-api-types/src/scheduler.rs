@@ -165,7 +165,7 @@ impl Scheduler {
     pub fn of_set(set: &PodCliqueSet) -> Option<Self> {
         let cliques = set.spec.template.cliques.iter();
         let mut names = cliques.filter_map(|clique| clique.spec.pod_spec.string("schedulerName"));
-        names.find(|name| !name.is_empty()).and_then(Self::named)
+        names.find(|name| !name.is_empty()).and_then(|name| Self::named(&name))
     }
 
     /// The name, as in `schedulerName` of pods.

@@ -98,9 +98,9 @@ impl Incarnations {
         let is_served = || self.pod_groups.as_ref().is_some_and(|cache| cache.availability() == Availability::Served);
         let names_group = || {
             let cliques = &set.spec.template.cliques;
-            cliques.iter().any(|clique| {
-                clique.spec.pod_spec.fields().get("schedulingGroup").is_some_and(|group| !group.is_null())
-            })
+            cliques
+                .iter()
+                .any(|clique| clique.spec.pod_spec.get("schedulingGroup").is_some_and(|group| !group.is_null()))
         };
         self.native_gangs == NativeGangs::Auto
             && scheduler.gang_support() == GangSupport::WorkloadApi

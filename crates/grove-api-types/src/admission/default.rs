@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use crate::duration::GoDuration;
 use crate::syntax::is_blank;
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
@@ -83,11 +81,10 @@ pub fn pod_clique_spec(spec: &mut PodCliqueSpec) {
     if let Some(scale) = &mut spec.auto_scaling_config {
         scale.min_replicas.get_or_insert(spec.replicas);
     }
-    if is_blank(spec.pod_spec.get("restartPolicy")) {
-        spec.pod_spec.fields_mut().insert("restartPolicy".into(), json!("Always"));
+    if is_blank(spec.pod_spec.get("restartPolicy").as_ref()) {
+        spec.pod_spec.insert("restartPolicy", "Always");
     }
-    if spec.pod_spec.get("terminationGracePeriodSeconds").is_none_or(Value::is_null) {
-        let seconds = json!(TERMINATION_GRACE_PERIOD_SECONDS);
-        spec.pod_spec.fields_mut().insert("terminationGracePeriodSeconds".into(), seconds);
+    if spec.pod_spec.get("terminationGracePeriodSeconds").is_none_or(|seconds| seconds.is_null()) {
+        spec.pod_spec.insert("terminationGracePeriodSeconds", TERMINATION_GRACE_PERIOD_SECONDS);
     }
 }

@@ -109,7 +109,7 @@ impl PatchBuilder<'_> {
             self.autoscaling(&path.with_trailing_token("autoScalingConfig"), spec.auto_scaling_config.as_ref());
             let path = path.with_trailing_token("podSpec");
             for field in ["restartPolicy", "terminationGracePeriodSeconds"] {
-                self.default_field(&path, field, spec.pod_spec.get(field).cloned());
+                self.default_field(&path, field, spec.pod_spec.get(field));
             }
         }
         for (at, group) in template.pod_clique_scaling_groups.iter().enumerate() {

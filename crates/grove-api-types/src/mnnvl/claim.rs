@@ -13,13 +13,15 @@ pub fn inject_claim(pod: &mut RawPodSpec, domain: &ComputeDomainName) {
         return;
     }
     let claim = PodClaimName::of_compute_domain();
-    let (fields, claim) = (pod.fields_mut(), claim.as_str());
+    let claim = claim.as_str();
     let entry = json!({ "name": claim, "resourceClaimTemplateName": domain.as_str() });
-    push_named(fields.entry("resourceClaims").or_insert(Value::Null), entry);
-    for list in ["containers", "initContainers"] {
-        let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for container in containers.filter(|container| container_requests_gpu(container)) {
-            push_named(&mut container["resources"]["claims"], json!({ "name": claim }));
+    pod.edit(|fields| {
+        push_named(fields.entry("resourceClaims").or_insert(Value::Null), entry);
+        for list in ["containers", "initContainers"] {
+            let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+            for container in containers.filter(|container| container_requests_gpu(container)) {
+                push_named(&mut container["resources"]["claims"], json!({ "name": claim }));
+            }
         }
-    }
+    });
 }

@@ -8,24 +8,26 @@ use crate::pod_spec::{RawPodSpec, push_named};
 /// Adds the claims to the pod, in this order, and a reference to each of them to every container and init container. Other claims and
 /// references stay. A claim is not added if the pod has an own claim with its name, which admission denies.
 pub fn inject(pod: &mut RawPodSpec, claims: &[ResourceClaimName]) {
-    let own = pod.get("resourceClaims").and_then(Value::as_array);
-    let own: Vec<&str> = own.into_iter().flatten().filter_map(|entry| entry.get("name")?.as_str()).collect();
+    let own = pod.get("resourceClaims");
+    let own = own.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let own: Vec<&str> = own.filter_map(|entry| entry.get("name")?.as_str()).collect();
     let named = claims.iter().map(|claim| (PodClaimName::of_claim(claim), claim));
     let added: Vec<_> = named.filter(|(name, _)| !own.contains(&name.as_str())).collect();
     if added.is_empty() {
         return;
     }
-    let fields = pod.fields_mut();
-    let list = fields.entry("resourceClaims").or_insert(Value::Null);
-    for (name, claim) in &added {
-        push_named(list, json!({ "name": name.as_str(), "resourceClaimName": claim.as_str() }));
-    }
-    for list in ["containers", "initContainers"] {
-        let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for container in containers.filter(|container| container.is_object()) {
-            add_references(container, added.iter().map(|(name, _)| name));
+    pod.edit(|fields| {
+        let list = fields.entry("resourceClaims").or_insert(Value::Null);
+        for (name, claim) in &added {
+            push_named(list, json!({ "name": name.as_str(), "resourceClaimName": claim.as_str() }));
         }
-    }
+        for list in ["containers", "initContainers"] {
+            let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+            for container in containers.filter(|container| container.is_object()) {
+                add_references(container, added.iter().map(|(name, _)| name));
+            }
+        }
+    });
 }
 
 fn add_references<'a>(container: &mut Value, names: impl Iterator<Item = &'a PodClaimName>) {

@@ -8,6 +8,7 @@ use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, CurrentScale, ScalingGroup};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
@@ -56,6 +57,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) awaited_domains: &'a AwaitedDomains,
     /// The claims at the level of the group.
     pub(crate) claims: OwnedClaims<'a>,
+    /// The pod specs of its cliques, by the names of the templates. The replicas share them, because a pod spec may be large.
+    pub(crate) pod_specs: OnceCell<BTreeMap<String, RawPodSpec>>,
     template_hashes: OnceCell<TemplateHashes>,
 }
 
@@ -185,6 +188,7 @@ impl Observed {
             retained_minima: &self.retained_minima,
             awaited_domains: &self.awaited_domains,
             claims,
+            pod_specs: OnceCell::new(),
             template_hashes: OnceCell::new(),
         })
     }

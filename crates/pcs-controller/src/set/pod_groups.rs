@@ -87,11 +87,11 @@ fn spec(
     });
     let of_set = &expansion.set.spec.template.priority_class_name;
     let mut of_pods = gang.cliques.iter().map(|clique| clique.template.spec.pod_spec.string("priorityClassName"));
-    let of_first = of_pods.next().flatten().filter(|first| of_pods.all(|other| other == Some(*first)));
-    let priority = Some(of_set.as_str()).filter(|name| !name.is_empty()).or(of_first);
+    let of_first = of_pods.next().flatten().filter(|first| of_pods.all(|other| other.as_ref() == Some(first)));
+    let priority = Some(of_set.clone()).filter(|name| !name.is_empty()).or(of_first);
     PodGroupSpec {
         min_count: minima.fold(0, i32::saturating_add),
-        priority_class_name: priority.filter(|name| !name.is_empty()).map(str::to_owned),
+        priority_class_name: priority.filter(|name| !name.is_empty()),
         packing: None,
     }
 }

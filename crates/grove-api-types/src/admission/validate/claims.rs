@@ -206,8 +206,8 @@ fn check_own_claims(
     let in_group = mnnvl_group(context.set, context.group_of(&clique.name), clique).is_some();
     let has_compute_domain = (is_auto_mnnvl(context.set) || in_group) && requests_gpu(pod);
     let path = path.field("spec").field("podSpec").field("resourceClaims");
-    let own = pod.get("resourceClaims").and_then(Value::as_array);
-    for (at, entry) in own.into_iter().flatten().enumerate() {
+    let own = pod.get("resourceClaims");
+    for (at, entry) in own.as_ref().and_then(Value::as_array).into_iter().flatten().enumerate() {
         let Some(name) = entry.get("name").and_then(Value::as_str) else { continue };
         let is_compute_domain = has_compute_domain && name == PodClaimName::of_compute_domain().as_str();
         // Kubernetes denies a longer name.

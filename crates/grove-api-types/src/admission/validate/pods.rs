@@ -21,7 +21,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
         let (path, pod) = (path.field("spec").field("podSpec"), &clique.spec.pod_spec);
         let is_member = context.group_of(&clique.name).is_some();
         for field in ["containers", "initContainers"] {
-            check_environment(&path.field(field), pod.get(field), is_member, errors);
+            check_environment(&path.field(field), pod.get(field).as_ref(), is_member, errors);
         }
         for field in ["hostname", "subdomain"] {
             if written(pod, field).is_some() {
@@ -29,7 +29,7 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
                     .warn(&path.field(field), "is set by Grove for the headless Service; Grove overwrites this value");
             }
         }
-        if let Some(policy) = pod.string("restartPolicy").filter(|policy| *policy != "Always") {
+        if let Some(policy) = pod.string("restartPolicy").filter(|policy| policy != "Always") {
             let text = format!("{policy:?} does not prevent that Grove replaces a pod that succeeded or failed");
             errors.warn(&path.field("restartPolicy"), text);
         }
@@ -37,9 +37,9 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
 }
 
 /// The name of the scheduler of a clique.
-pub(super) fn scheduler<'a>(context: &ValidationContext<'a>, clique: &'a PodCliqueTemplateSpec) -> &'a str {
+pub(super) fn scheduler(context: &ValidationContext<'_>, clique: &PodCliqueTemplateSpec) -> String {
     let written = clique.spec.pod_spec.string("schedulerName").filter(|name| !name.trim().is_empty());
-    written.unwrap_or(context.facts.schedulers.default_profile.name())
+    written.unwrap_or_else(|| context.facts.schedulers.default_profile.name().to_owned())
 }
 
 fn check_schedulers(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
@@ -50,13 +50,13 @@ fn check_schedulers(context: &ValidationContext<'_>, errors: &mut ErrorCollector
     let enabled = &context.facts.schedulers.profiles;
     if !enabled.iter().any(|profile| profile.name.name() == first) {
         let text = "schedulerName must be an enabled scheduler backend; this scheduler is not enabled in OperatorConfiguration";
-        errors.invalid(Rule::EnabledScheduler, &path_of(path), first, text);
+        errors.invalid(Rule::EnabledScheduler, &path_of(path), first.as_str(), text);
     }
     for (path, clique) in cliques {
         let other = scheduler(context, clique);
         if other != first {
             let text = "the schedulerName for all pods have to be the same";
-            errors.invalid(Rule::OneScheduler, &path_of(path), [first, other].join(", "), text);
+            errors.invalid(Rule::OneScheduler, &path_of(path), [first.as_str(), &other].join(", "), text);
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn check_create(context: &ValidationContext<'_>, errors: &mut ErrorCo
         for field in PLACEMENT {
             if let Some(value) = written(&clique.spec.pod_spec, field) {
                 let path = path.field("spec").field("podSpec").field(field);
-                errors.invalid(Rule::PodPlacement, &path, value.clone(), "must not be set");
+                errors.invalid(Rule::PodPlacement, &path, value, "must not be set");
             }
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn check_update<'a>(context: &ValidationContext<'a>, old: &'a PodCliq
     }
 }
 
-fn written<'a>(pod: &'a RawPodSpec, field: &str) -> Option<&'a Value> {
+fn written(pod: &RawPodSpec, field: &str) -> Option<Value> {
     pod.get(field).filter(|value| !is_blank(Some(value)))
 }
 

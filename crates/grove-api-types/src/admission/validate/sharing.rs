@@ -122,7 +122,8 @@ fn referenced_templates<'a>(context: &ValidationContext<'a>) -> BTreeSet<&'a str
 }
 
 fn requests_devices(template: &ResourceClaimTemplateConfig) -> bool {
-    let requests = template.template_spec.get("spec").and_then(|spec| spec.get("devices")?.get("requests")?.as_array());
+    let spec = template.template_spec.get("spec");
+    let requests = spec.as_ref().and_then(|spec| spec.get("devices")?.get("requests")?.as_array());
     requests.is_some_and(|requests| !requests.is_empty())
 }
 

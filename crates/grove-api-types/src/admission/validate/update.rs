@@ -46,7 +46,7 @@ fn check_template(now: &PodCliqueSetTemplateSpec, before: &PodCliqueSetTemplateS
 
 /// The immutable part of the claim templates. Their metadata may change: the CRD of the Go operator drops it, so the manifest of an older set
 /// may add it.
-fn names_and_specs(of: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = (&str, Option<&Value>)> {
+fn names_and_specs(of: &PodCliqueSetTemplateSpec) -> impl Iterator<Item = (&str, Option<Value>)> {
     let templates = of.resource_claim_templates.iter();
     templates.map(|template| (template.name.as_str(), template.template_spec.get("spec")))
 }
@@ -105,9 +105,8 @@ fn check_clique(
     check_unchanged(&spec.field("roleName"), &now.spec.role_name, &before.spec.role_name, errors);
     check_unchanged(&spec.field("minAvailable"), &now.spec.min_available, &before.spec.min_available, errors);
     check_unchanged(&spec.field("startsAfter"), &now.spec.starts_after, &before.spec.starts_after, errors);
-    let scheduler = |clique: &PodCliqueTemplateSpec| {
-        clique.spec.pod_spec.get("schedulerName").cloned().unwrap_or_else(|| json!(""))
-    };
+    let scheduler =
+        |clique: &PodCliqueTemplateSpec| clique.spec.pod_spec.get("schedulerName").unwrap_or_else(|| json!(""));
     check_unchanged(&spec.field("podSpec").field("schedulerName"), &scheduler(now), &scheduler(before), errors);
     check_unchanged(&path.field("resourceSharing"), &now.resource_sharing, &before.resource_sharing, errors);
     let names = path.field("resourceClaimTemplateNames");

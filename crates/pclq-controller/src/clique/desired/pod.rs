@@ -62,7 +62,7 @@ impl PodTemplate {
         let (mut spec, gating) = (spec(observed, identity), observed.gating());
         let plain = shared(&spec);
         let gated_spec = (gating != GatedPods::None).then(|| {
-            add_scheduling_gate(spec.fields_mut());
+            spec.edit(add_scheduling_gate);
             shared(&spec)
         });
         let (clique, metadata) = (observed.name(), metadata(observed, identity));
@@ -109,7 +109,7 @@ impl ManifestTemplate for PodTemplate {
 
 /// The fields as JSON text without the braces.
 fn fields_text(spec: &RawPodSpec) -> String {
-    let text = json_text(spec.fields());
+    let text = spec.text();
     text.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')).unwrap_or_default().to_owned()
 }
 
@@ -159,7 +159,7 @@ fn metadata(observed: &Observed, identity: &CliqueIdentity) -> ObjectMeta {
 /// The scheduler of the pods, if Grove knows it.
 fn scheduler(observed: &Observed) -> Option<Scheduler> {
     let named = observed.clique.spec.pod_spec.string("schedulerName").filter(|name| !name.is_empty());
-    named.map_or(Some(observed.default_scheduler), Scheduler::named)
+    named.map_or(Some(observed.default_scheduler), |name| Scheduler::named(&name))
 }
 
 /// The labels that identify a pod, except for its index. The hash of its template is not one of them: it describes the template that
@@ -181,7 +181,7 @@ pub(crate) fn common_labels(observed: &Observed, identity: &CliqueIdentity) -> B
 /// The user's spec with the subdomain of the pods, the default scheduler, the `PodGroup` and the affinity of the gang, Grove's environment
 /// variables, and the claims that all pods of the clique use.
 fn spec(observed: &Observed, identity: &CliqueIdentity) -> RawPodSpec {
-    let mut spec = observed.clique.spec.pod_spec.fields().clone();
+    let mut spec = observed.clique.spec.pod_spec.fields();
     spec.remove("hostname");
     let service_name = HeadlessServiceName::of_replica(&identity.set, identity.replica);
     spec.insert("subdomain".into(), String::from(service_name).into());

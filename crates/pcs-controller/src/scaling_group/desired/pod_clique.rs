@@ -1,10 +1,13 @@
 //! The `PodClique` of one clique in one replica of a scaling group.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::conditions::available;
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_POD_INDEX, PCSG_TEMPLATE_NUM_PODS};
 use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup, represents_set_replica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
+use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
@@ -80,15 +83,33 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
     let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
     let is_first = represents_set_replica(set, clique.template, Some(replica.index));
     let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, Some(replica.first_pod_index(&clique.name)));
-    let domain = mnnvl::domain_of_clique(set, expansion.set_replica, Some(scaling_group.config), clique.template);
-    let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let of_group = Some((scaling_group.config, replica.index));
     let claims = CliqueClaims::of_clique(set, expansion.set_replica, of_group, clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
-    environment::prepend(pod_clique.spec.pod_spec.fields_mut(), &variables(scaling_group));
+    let pod_specs = expansion.pod_specs.get_or_init(|| pod_specs(expansion));
+    if let Some(pod_spec) = pod_specs.get(&clique.template.name) {
+        pod_clique.spec.pod_spec = pod_spec.clone();
+    }
     pod_clique
+}
+
+/// The pod specs of the cliques of one replica, by the names of the templates: with the claim of the compute domain, and with the environment
+/// variables of the group. They are the same in all replicas.
+fn pod_specs(expansion: &GroupExpansion<'_>) -> BTreeMap<String, RawPodSpec> {
+    let GroupExpansion { set, set_replica, scaling_group, .. } = expansion;
+    let variables = variables(scaling_group);
+    let pod_spec = |clique: &Clique<'_>| {
+        let mut pod_spec = clique.template.spec.pod_spec.clone();
+        let domain = mnnvl::domain_of_clique(set, *set_replica, Some(scaling_group.config), clique.template);
+        if let Some(domain) = domain {
+            mnnvl::inject_claim(&mut pod_spec, &domain);
+        }
+        pod_spec.edit(|fields| environment::prepend(fields, &variables));
+        (clique.template.name.clone(), pod_spec)
+    };
+    scaling_group.replicas.iter().take(1).flat_map(|replica| &replica.cliques).map(pod_spec).collect()
 }
 
 /// The environment variables of every container of the group. Three of them read the labels of the pod.

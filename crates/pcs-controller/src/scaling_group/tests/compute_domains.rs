@@ -25,7 +25,7 @@ fn observed(annotations: &str, own: &str) -> Observed {
 
 fn templates(observed: Observed) -> String {
     let line = |clique: &std::sync::Arc<PodClique>| {
-        let claims = clique.spec.pod_spec.get("resourceClaims").cloned().unwrap_or_default();
+        let claims = clique.spec.pod_spec.get("resourceClaims").unwrap_or_default();
         let template = claims[0]["resourceClaimTemplateName"].as_str().map(str::to_owned);
         format!("{} {}\n", clique.name_any(), template.unwrap_or_else(|| Value::Null.to_string()))
     };

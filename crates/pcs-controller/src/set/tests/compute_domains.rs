@@ -38,9 +38,8 @@ const AUTO: &str = "grove.io/auto-mnnvl: enabled";
 /// The claims of the pods and of the first containers of the cliques.
 fn claims(observed: &Observed) -> String {
     let line = |clique: &std::sync::Arc<PodClique>| {
-        let claims = clique.spec.pod_spec.get("resourceClaims").cloned().unwrap_or_default();
-        let in_container =
-            &clique.spec.pod_spec.get("containers").cloned().unwrap_or_default()[0]["resources"]["claims"];
+        let claims = clique.spec.pod_spec.get("resourceClaims").unwrap_or_default();
+        let in_container = &clique.spec.pod_spec.get("containers").unwrap_or_default()[0]["resources"]["claims"];
         format!("{}: {claims} {in_container}\n", clique.name_any())
     };
     observed.children.of_kind::<PodClique>().map(line).collect()
@@ -91,7 +90,7 @@ fn the_claim_changes_no_hash_and_causes_no_write_afterwards() {
 fn a_removed_claim_is_restored() {
     let mut observed = executed(new(&set(AUTO)));
     change(&mut observed, "llm-0-gpu", |clique: &mut PodClique| {
-        clique.spec.pod_spec.fields_mut().remove("resourceClaims");
+        clique.spec.pod_spec.edit(|fields| fields.remove("resourceClaims"));
     });
     check_plan(
         &observed,

@@ -113,10 +113,11 @@ fn replicas_of_an_existing_group_are_not_changed_and_other_fields_are_corrected(
 fn an_edited_autoscaler_is_corrected_and_an_equal_quantity_is_no_difference() {
     let mut observed = executed(new(GROUPED));
     change::<SlimAutoscaler>(&mut observed, "m-0-g", |autoscaler| {
-        let target = autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"].take();
-        assert_eq!(target["averageValue"], "1500m");
-        let equal = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
-        autoscaler.spec.metrics[0].fields_mut().get_mut("pods").expect("the source")["target"] = equal;
+        autoscaler.spec.metrics[0].edit(|metric| {
+            let source = metric.get_mut("pods").expect("the source");
+            assert_eq!(source["target"]["averageValue"], "1500m");
+            source["target"] = serde_json::json!({ "type": "AverageValue", "averageValue": "1.5" });
+        });
     });
     check(
         &observed,

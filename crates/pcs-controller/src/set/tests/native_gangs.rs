@@ -234,11 +234,7 @@ async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
 fn a_gang_that_restarts_without_a_pod_group_loses_its_annotations_before_it_gets_cliques() {
     let incarnations = Incarnations::of_served_api();
     let mut observed = settled(&incarnations);
-    observed.set.spec.template.cliques[0]
-        .spec
-        .pod_spec
-        .fields_mut()
-        .insert("schedulingGroup".into(), json!({ "podGroupName": "own" }));
+    observed.set.spec.template.cliques[0].spec.pod_spec.insert("schedulingGroup", json!({ "podGroupName": "own" }));
     delete_clique(&mut observed, "m-0-a");
     delete_clique(&mut observed, "m-0-b");
     check(
@@ -254,11 +250,7 @@ fn a_gang_that_restarts_without_a_pod_group_loses_its_annotations_before_it_gets
 fn the_cliques_of_a_deleted_gang_keep_their_pod_group_also_if_native_gangs_no_longer_apply() {
     let incarnations = Incarnations::of_served_api();
     let mut observed = settled(&incarnations);
-    observed.set.spec.template.cliques[0]
-        .spec
-        .pod_spec
-        .fields_mut()
-        .insert("schedulingGroup".into(), json!({ "podGroupName": "own" }));
+    observed.set.spec.template.cliques[0].spec.pod_spec.insert("schedulingGroup", json!({ "podGroupName": "own" }));
     observed.children.by_name_mut::<PodGang>().remove("m-0").expect("a gang");
     let observed = observe_at(4000, &incarnations, &observed);
     assert_eq!(observed.pod_groups.of_cliques("m-0"), Some("m-0-1000"));
