@@ -31,7 +31,7 @@ pub use self::{
     event_notes::{EventNotes, StageEvent},
     manifest::{Manifest, ManifestTemplate},
     object_events::{NormalEvent, WarningEvent},
-    patches::{Patch, PatchBody},
+    patches::{MergePatch, Patch, PatchBody},
     slow_start::SlowStart,
 };
 
@@ -323,9 +323,7 @@ impl Step {
     pub fn stored_bytes(&self) -> usize {
         match self {
             Self::Create(Create { target: _, object }) => object.stored_bytes(),
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => {
-                change.to_string().len()
-            }
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => change.text().len(),
             Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
                 json!(change).to_string().len()
             }
@@ -350,7 +348,9 @@ impl Display for Step {
         }
         write!(f, "{} {}", self.verb(), self.target())?;
         match self {
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => write!(f, " {change}"),
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => {
+                write!(f, " {}", change.text())
+            }
             Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
                 write!(f, " {}", json!(change))
             }

@@ -42,7 +42,7 @@ pub(crate) fn status_patch<K: Resource>(
         StatusOwnership::Exclusive => {
             let change = create_merge_patch(old, new)?;
             let precondition = json!({ "resourceVersion": object.resource_version() });
-            Some(PatchBody::Merge(json!({ "metadata": precondition, "status": change })))
+            Some(PatchBody::Merge(json!({ "metadata": precondition, "status": change }).into()))
         }
         StatusOwnership::SharedConditions => {
             let operations = operations(object, old, new);

@@ -58,7 +58,7 @@ impl Executor {
         let change = json!({ "metadata": {
             "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
         } });
-        let patch = Patch { target: target.clone(), change: PatchBody::Merge(change), is_shared: false };
+        let patch = Patch { target: target.clone(), change: PatchBody::Merge(change.into()), is_shared: false };
         self.patch(owner, &patch).await
     }
 }

@@ -9,9 +9,8 @@ use kube::{
     core::{DynamicObject, Request as Requests, request},
 };
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::plan::{Delete, Manifest, PatchBody, Target};
+use crate::plan::{Delete, Manifest, MergePatch, PatchBody, Target};
 
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json");
@@ -44,9 +43,9 @@ pub(super) async fn patch_status(client: &Client, target: &Target, change: &Patc
     send(client, request).await.map(drop)
 }
 
-fn body(change: &PatchBody) -> Patch<&Value> {
+fn body(change: &PatchBody) -> Patch<&MergePatch> {
     match change {
-        PatchBody::Merge(value) => Patch::Merge(value),
+        PatchBody::Merge(change) => Patch::Merge(change),
         PatchBody::Json(operations) => Patch::Json(operations.clone()),
     }
 }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::annotation_value;
-use grove_controller::merge_patch::create_merge_patch;
+use grove_controller::merge_patch::create_merge_patch_of;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Labels or annotations.
 type StringMap = BTreeMap<String, String>;
@@ -71,20 +71,32 @@ fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
 
 /// The merge patch from the live to the desired labels, annotations and spec. Most children are equal, and only unequal ones
 /// are converted to JSON.
-pub(crate) fn difference<K, S: PartialEq>(live: &K, desired: &K, spec: fn(&K) -> &S) -> Option<Value>
+#[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
+pub(crate) fn difference<K, S>(live: &K, desired: &K, spec: fn(&K) -> &S) -> Option<Value>
 where
-    K: Resource<DynamicType = ()> + Serialize,
+    K: Resource<DynamicType = ()>,
+    S: PartialEq + Serialize,
 {
     let same_metadata = live.labels() == desired.labels() && live.annotations() == desired.annotations();
-    let differs = !same_metadata || spec(live) != spec(desired);
-    differs.then(|| create_merge_patch(&compared(live), &compared(desired))).flatten()
+    if same_metadata && spec(live) == spec(desired) {
+        return None;
+    }
+    let compared = |object| Compared {
+        metadata: ComparedMetadata { labels: K::labels(object), annotations: K::annotations(object) },
+        spec: spec(object),
+    };
+    create_merge_patch_of(&compared(live), &compared(desired)).expect("a part of an object serialises")
 }
 
-/// The compared fields of a child: labels, annotations and spec.
-fn compared<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
-    let spec = serde_json::to_value(object).ok().and_then(|mut value| value.get_mut("spec").map(Value::take));
-    let mut metadata = Map::new();
-    metadata.insert("labels".into(), json!(object.labels()));
-    metadata.insert("annotations".into(), json!(object.annotations()));
-    json!({ "metadata": metadata, "spec": spec })
+/// The compared fields of a child.
+#[derive(Serialize)]
+struct Compared<'a, S> {
+    metadata: ComparedMetadata<'a>,
+    spec: &'a S,
+}
+
+#[derive(Serialize)]
+struct ComparedMetadata<'a> {
+    labels: &'a StringMap,
+    annotations: &'a StringMap,
 }

@@ -93,8 +93,8 @@ fn applied(observed: &Observed) -> Observed {
                 let PatchBody::Merge(merge) = &patch.change else { panic!("{patch:?}") };
                 let name = patch.target.name.clone();
                 match patch.target.resource.kind.as_str() {
-                    "PodGang" => change(&mut after, &name, |gang: &mut PodGang| *gang = merged(gang, merge)),
-                    _ => change(&mut after, &name, |clique: &mut PodClique| *clique = merged(clique, merge)),
+                    "PodGang" => change(&mut after, &name, |gang: &mut PodGang| *gang = merged(gang, &merge.value())),
+                    _ => change(&mut after, &name, |clique: &mut PodClique| *clique = merged(clique, &merge.value())),
                 }
             }
             Step::Delete(_) | Step::Adopt(_) => panic!("{step}"),

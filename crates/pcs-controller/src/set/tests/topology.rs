@@ -86,7 +86,7 @@ pub(super) fn applied(observed: &Observed) -> Observed {
                 change::<PodGang>(&mut after, &name, |gang| {
                     let mut value = serde_json::to_value(&*gang).expect("JSON");
                     let PatchBody::Merge(change) = &patch.change else { panic!("{patch:?}") };
-                    json_patch::merge(&mut value, change);
+                    json_patch::merge(&mut value, &change.value());
                     *gang = serde_json::from_value(value).expect("a gang");
                 });
             }

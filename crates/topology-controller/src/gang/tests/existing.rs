@@ -30,7 +30,7 @@ pub(super) fn patch<A: PodGroupApi>(row: &str, change: &Value) -> Option<Value> 
     let mut steps = plan.steps();
     let patch = steps.next().map(|step| match step {
         Step::Patch(patch) => match &patch.change {
-            PatchBody::Merge(patch) => without_precondition(patch.clone()),
+            PatchBody::Merge(patch) => without_precondition(patch.value()),
             PatchBody::Json(patch) => panic!("{patch}"),
         },
         Step::Create(_) | Step::Delete(_) | Step::Adopt(_) => panic!("{plan}"),
