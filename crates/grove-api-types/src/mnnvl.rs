@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, NO_MNNVL_GROUP};
@@ -25,6 +25,15 @@ const GPU: &str = "nvidia.com/gpu";
 pub fn requests_gpu(pod: &RawPodSpec) -> bool {
     let requests = |containers: Value| containers.as_array().into_iter().flatten().any(container_requests_gpu);
     ["containers", "initContainers"].into_iter().filter_map(|field| pod.get(field)).any(requests)
+}
+
+/// A pod spec that requests GPUs exactly if `pod` does, and has no other field.
+pub fn only_gpu_request(pod: &RawPodSpec) -> RawPodSpec {
+    let mut only = RawPodSpec::from(Map::new());
+    if requests_gpu(pod) {
+        only.insert("containers", json!([{ "resources": { "limits": { GPU: 1 } } }]));
+    }
+    only
 }
 
 /// Whether the container requests GPUs, in its limits or requests.

@@ -35,7 +35,7 @@ pub use self::{
     availability::Availability,
     indexer::{Filter, Index, IndexFn},
     informer::start_informer,
-    informer_options::{DeltaObserver, InformerOptions},
+    informer_options::{DeltaObserver, InformerOptions, Transform},
     sums::Sum,
     unreadable_objects::{DecodedObject, UnreadableObject},
 };
@@ -260,6 +260,7 @@ impl<K: Resource> Cache<K> {
         InformerOptions {
             config: _,
             filter,
+            transform: _,
             indices,
             sums,
             observers,

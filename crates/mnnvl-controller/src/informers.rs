@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::labels;
+use grove_api_types::mnnvl;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::manager::Manager;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
@@ -42,16 +43,28 @@ pub(crate) struct MnnvlCaches {
     pub(crate) informers: SharedInformerFactory,
 }
 
+/// Drops the pod specs of a set, of which only a request for GPUs counts, and its claim templates: a thousand sets with large pod specs
+/// would need gigabytes.
+fn drop_unread_fields(set: &mut PodCliqueSet) {
+    set.annotations_mut().remove(labels::LAST_APPLIED);
+    let template = &mut set.spec.template;
+    template.resource_claim_templates.clear();
+    for clique in &mut template.cliques {
+        clique.spec.pod_spec = mnnvl::only_gpu_request(&clique.spec.pod_spec);
+    }
+}
+
 impl MnnvlCaches {
     /// Starts the informers. Domains are an optional kind: their CRD may be installed later. Until then, the cliques and pods are not read.
     pub(crate) fn start(manager: &Manager) -> Self {
         let informers = SharedInformerFactory::new(manager);
+        let sets = InformerOptions::<PodCliqueSet>::default().with_transform(drop_unread_fields);
         let domains = informers.cache_with(InformerOptions::default().optional().with_index(BY_SET));
         let cliques = InformerOptions::default().with_filter(is_of_replica).with_index(BY_REPLICA);
         let pods = InformerOptions::default().with_filter(may_use_a_domain).with_index(BY_DOMAIN);
         let (cliques, pods) = (cliques.after_list_of(&domains), pods.after_list_of(&domains));
         Self {
-            sets: informers.cache_with(InformerOptions::default()),
+            sets: informers.cache_with(sets),
             domains,
             cliques: informers.cache_with(cliques),
             pods: informers.cache_with(pods),

@@ -12,10 +12,14 @@ use super::{Cache, Delta, Filter, Index, Sum, prerequisite::Prerequisite};
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
 
+/// Changes an object before it is stored. See [`InformerOptions::with_transform`].
+pub type Transform<K> = fn(&mut K);
+
 /// What an informer watches and how its cache stores it. By default these are all objects, indexed by their controller.
 pub struct InformerOptions<K> {
     pub(super) config: watcher::Config,
     pub(super) filter: Option<Filter<K>>,
+    pub(super) transform: Option<Transform<K>>,
     pub(super) indices: Vec<Index<K>>,
     pub(super) sums: Vec<Sum<K>>,
     pub(super) observers: Vec<DeltaObserver<K>>,
@@ -47,6 +51,7 @@ impl<K: Resource> From<watcher::Config> for InformerOptions<K> {
         Self {
             config,
             filter: None,
+            transform: None,
             indices: vec![Index::OWNER],
             sums: vec![],
             observers: vec![],
@@ -63,6 +68,14 @@ impl<K> InformerOptions<K> {
     #[must_use]
     pub fn with_filter(mut self, filter: Filter<K>) -> Self {
         self.filter = Some(filter);
+        self
+    }
+
+    /// Drops the fields that the service does not read before an object enters the cache (client-go: `SetTransform`). Such an object must
+    /// never be sent to the API server.
+    #[must_use]
+    pub fn with_transform(mut self, transform: Transform<K>) -> Self {
+        self.transform = Some(transform);
         self
     }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{Filter, InformerOptions, unreadable_objects::DecodedObject};
+use super::{Filter, InformerOptions, Transform, unreadable_objects::DecodedObject};
 use crate::{api_error::ApiError, backoff::Backoff, client::with_timeout, failure_log::FailureLog, metrics::Metrics};
 
 /// The limit for one page of a list, and for the start of a watch.
@@ -68,6 +68,7 @@ pub(super) struct Reflector<K> {
     kind: String,
     config: watcher::Config,
     filter: Option<Filter<K>>,
+    transform: Option<Transform<K>>,
     is_optional: bool,
     /// See [`InformerOptions::with_other_version`].
     use_other_version: Option<fn() -> String>,
@@ -146,6 +147,7 @@ where
             kind,
             config: options.config.clone(),
             filter: options.filter,
+            transform: options.transform,
             is_optional: options.is_optional,
             use_other_version: options.use_other_version,
             metrics,
@@ -279,7 +281,7 @@ where
     /// Each page is filtered before the next one is read, so that filtered objects never add up in memory.
     fn decode_page(&self, text: &str, objects: &mut Vec<DecodedObject<K>>) -> Result<ListMeta, Error> {
         let RawList { metadata, items } = parse_list(text)?;
-        let items = items.into_iter().flatten().map(|item| DecodedObject::from_json(item.get()));
+        let items = items.into_iter().flatten().map(|item| self.decode(item));
         objects.extend(items.filter(|item| self.is_stored(item)));
         Ok(metadata)
     }
@@ -338,8 +340,16 @@ where
         Ok(())
     }
 
+    fn decode(&self, json: &RawValue) -> DecodedObject<K> {
+        let mut object = DecodedObject::from_json(json.get());
+        if let (DecodedObject::Readable(object), Some(transform)) = (&mut object, self.transform) {
+            transform(object);
+        }
+        object
+    }
+
     fn decode_event(&mut self, object: &RawValue) -> DecodedObject<K> {
-        let object = DecodedObject::from_json(object.get());
+        let object = self.decode(object);
         if let Some(version) = &object.metadata().resource_version {
             self.version = Some(version.clone());
         }
