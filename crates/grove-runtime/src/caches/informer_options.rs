@@ -9,6 +9,9 @@ use kube::{Resource, runtime::watcher};
 
 use super::{Cache, Delta, Filter, Index, Sum, prerequisite::Prerequisite};
 
+/// The text of a page is in memory at once, and an object may have 1.5 megabytes.
+const OBJECTS_PER_PAGE: u32 = 50;
+
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;
 
@@ -41,7 +44,7 @@ impl<K> Debug for InformerOptions<K> {
 
 impl<K: Resource> Default for InformerOptions<K> {
     fn default() -> Self {
-        watcher::Config::default().into()
+        watcher::Config::default().page_size(OBJECTS_PER_PAGE).into()
     }
 }
 
