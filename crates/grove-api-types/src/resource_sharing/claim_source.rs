@@ -68,12 +68,16 @@ impl ClaimSource<'_> {
         owner: ClaimOwner<'s>,
         replicas: i32,
     ) -> impl Iterator<Item = (Option<i32>, ResourceClaimName)> + 's {
+        self.replicas(replicas).map(move |replica| (replica, self.claim(owner, replica.unwrap_or_default())))
+    }
+
+    /// The replica of each claim of an owner with this number of replicas; `None` for the claim that all replicas share.
+    pub fn replicas(&self, replicas: i32) -> impl Iterator<Item = Option<i32>> + use<> {
         let (shared, replicas) = match self.scope {
             ResourceSharingScope::AllReplicas => (Some(None), 0),
             ResourceSharingScope::PerReplica => (None, replicas),
         };
-        let indices = shared.into_iter().chain((0..replicas).map(Some));
-        indices.map(move |replica| (replica, self.claim(owner, replica.unwrap_or_default())))
+        shared.into_iter().chain((0..replicas).map(Some))
     }
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::pack_affinity::PackAffinity;
 use grove_api_types::pod_group::{self, incarnation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::{MAX_REPLICAS, PodClique};
+use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{annotation_value, labels};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
@@ -120,9 +121,16 @@ impl Observed {
         is_terminating(&self.clique)
     }
 
-    /// Whether the clique was stored without validation and has more replicas than a clique may have.
+    /// Whether the clique has more pods and own claims than a set may have objects. No request for the clique has to pass a check of this
+    /// number, so the memory of a reconcile must not depend on it.
     pub(crate) fn is_too_large(&self) -> bool {
-        self.clique.spec.replicas > MAX_REPLICAS
+        self.objects() > MAX_OBJECTS
+    }
+
+    /// The number of pods and own claims of the clique.
+    pub(crate) fn objects(&self) -> u64 {
+        let replicas = u64::try_from(self.clique.spec.replicas).unwrap_or_default();
+        replicas.saturating_add(self.claims.count(replicas))
     }
 
     /// The name of the clique.

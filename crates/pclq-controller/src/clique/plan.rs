@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::resource_claim::ResourceClaim;
-use grove_api_types::v1alpha1::MAX_REPLICAS;
 use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
@@ -49,7 +49,7 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
         return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
     }
     if observed.is_too_large() {
-        return Plan::new().waiting([too_large()]);
+        return Plan::new().waiting([too_large(observed)]);
     }
     let identity = match observed.identity() {
         Ok(identity) => identity,
@@ -147,8 +147,11 @@ fn label_missing(label: &str) -> Waiting {
     Waiting::new(available::LABEL_MISSING, format!("no pods are created until the PodClique has a valid label {label}"))
 }
 
-fn too_large() -> Waiting {
-    let message =
-        format!("Grove creates and deletes no pods while the PodClique has more than {MAX_REPLICAS} replicas");
+fn too_large(observed: &Observed) -> Waiting {
+    let (replicas, objects) = (observed.clique.spec.replicas, observed.objects());
+    let message = format!(
+        "Grove creates and deletes no pods while spec.replicas is {replicas}: the PodClique would have {objects} pods and ResourceClaims, \
+         and may have at most {MAX_OBJECTS}; lower spec.replicas"
+    );
     Waiting::new(available::TOO_MANY_OBJECTS, message)
 }

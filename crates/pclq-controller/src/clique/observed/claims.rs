@@ -133,6 +133,15 @@ impl ObservedClaims {
         !self.references.is_empty() || self.own.iter().any(is_shared)
     }
 
+    /// The number of own claims of a clique with this number of replicas.
+    pub(crate) fn count(&self, replicas: u64) -> u64 {
+        let of_scope = |own: &OwnClaim| match own.claim.scope {
+            ResourceSharingScope::AllReplicas => 1,
+            ResourceSharingScope::PerReplica => replicas,
+        };
+        self.own.iter().map(of_scope).fold(0, u64::saturating_add)
+    }
+
     /// Whether nothing is known about claims of the clique.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_used() && self.all().next().is_none()
@@ -186,18 +195,18 @@ impl OwnClaim {
     fn blocked(&self, namespace: &str) -> Result<&ClaimTemplate, Waiting> {
         let CliqueClaim { template, namespace: other, field, .. } = &self.claim;
         let namespace = other.as_deref().unwrap_or(namespace);
-        let named = format!("ResourceClaimTemplate {template} in namespace {namespace}, which {field} refers to,");
+        let named = || format!("ResourceClaimTemplate {template} in namespace {namespace}, which {field} refers to,");
         match &self.template {
             TemplateState::Read(template) => Ok(template),
             TemplateState::NotFound => Err(Waiting::new(
                 reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND,
-                format!("{named} does not exist; the pods are created once it exists"),
+                format!("{} does not exist; the pods are created once it exists", named()),
             )),
             TemplateState::Unread => {
-                Err(Waiting::new(reasons::RESOURCE_CLAIMS_PENDING, format!("{named} has not been read yet")))
+                Err(Waiting::new(reasons::RESOURCE_CLAIMS_PENDING, format!("{} has not been read yet", named())))
             }
             TemplateState::Failed(reason) => {
-                Err(Waiting::new(reasons::RESOURCE_CLAIMS_PENDING, format!("{named} could not be read: {reason}")))
+                Err(Waiting::new(reasons::RESOURCE_CLAIMS_PENDING, format!("{} could not be read: {reason}", named())))
             }
             TemplateState::Unavailable(waiting) => Err(waiting.clone()),
         }
@@ -254,17 +263,19 @@ impl<'a> PodsByIndex<'a> {
 }
 
 impl Observed {
-    /// The claims that the clique needs. Without pods it needs no claim that does not exist yet. The claims of a too large clique would exhaust
-    /// the memory.
+    /// The claims that the clique needs. Without pods it needs no claim that does not exist yet. A too large clique has none: they would
+    /// exhaust the memory.
     pub(crate) fn needed_claims(&self) -> impl Iterator<Item = NeededClaim<'_>> {
         let (clique, replicas) = (self.name(), self.clique.spec.replicas.max(0));
         let own = if self.is_too_large() { &[] } else { self.claims.own.as_slice() };
         own.iter().enumerate().flat_map(move |(at, own)| {
-            let source = own.claim.source();
-            let claims: Vec<_> = source.claims(ClaimOwner::Clique(&clique), replicas).collect();
-            let is_needed = move |name: &ResourceClaimName| replicas > 0 || self.claims.get(name).is_some();
-            let claims = claims.into_iter().filter(move |(_, name)| is_needed(name));
-            claims.map(move |(pod_index, name)| NeededClaim { at, own, pod_index, name })
+            let (source, clique) = (own.claim.source(), clique.clone());
+            let claim = move |pod_index: Option<i32>| {
+                let name = source.claim(ClaimOwner::Clique(&clique), pod_index.unwrap_or_default());
+                NeededClaim { at, own, pod_index, name }
+            };
+            let is_needed = move |claim: &NeededClaim<'_>| replicas > 0 || self.claims.get(&claim.name).is_some();
+            own.claim.source().replicas(replicas).map(claim).filter(is_needed)
         })
     }
 

@@ -25,13 +25,16 @@ const MAX_NAMED: usize = 10;
 
 /// The plan for the claims of one clique. No claim waits for another one.
 pub(crate) fn claims(observed: &Observed) -> Plan {
-    if observed.claims.is_empty() || observed.is_too_large() {
+    if observed.claims.is_empty() {
         return Plan::new();
     }
     if observed.is_terminating() {
         let deletes = observed.deletable_claims().take(MAX_STEPS).map(Step::delete_with_optimistic_lock);
         let stage = deletion(deletes);
         return if observed.orphans_pods { Plan::new() } else { Plan::new().stage(stage).with_independent_stages() };
+    }
+    if observed.is_too_large() {
+        return Plan::new();
     }
     let Ok(identity) = observed.identity() else { return Plan::new() };
     let labels = observed.labels_of_claims(&identity);

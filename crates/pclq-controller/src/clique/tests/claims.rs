@@ -302,6 +302,33 @@ fn no_claim_is_created_in_a_terminating_namespace() {
 }
 
 #[test]
+fn a_clique_with_more_pods_and_claims_than_a_set_may_have_objects_plans_nothing() {
+    let own = |claims: usize| (0..claims).map(|at| format!("{{t: t-{at}, per: true}}")).collect::<Vec<_>>().join(", ");
+    let row = |replicas: usize, claims: usize| {
+        format!("{{replicas: {replicas}, gang: [], claims: {{own: [{}]}}}}", own(claims))
+    };
+    let observed = snapshot(&row(7000, 300));
+    assert_eq!(observed.needed_claims().count(), 0);
+    check(
+        &row(7000, 300),
+        &expect![[r#"
+            wait: TooManyObjects Grove creates and deletes no pods while spec.replicas is 7000: the PodClique would have 2107000 pods and ResourceClaims, and may have at most 100000; lower spec.replicas
+        "#]],
+    );
+    let largest = snapshot(&row(1000, 99));
+    assert_eq!(largest.needed_claims().count(), 99_000);
+    assert_eq!(crate::clique::plan::claims(&largest).steps().count(), 4096);
+    assert_eq!(snapshot(&row(1001, 99)).needed_claims().count(), 0);
+}
+
+#[test]
+fn a_terminating_clique_that_is_too_large_deletes_its_claims() {
+    let row =
+        "{replicas: 100000, terminating: true, claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus}]}}";
+    assert_eq!(crate::clique::plan::claims(&snapshot(row)).steps().count(), 1);
+}
+
+#[test]
 fn a_clique_without_a_valid_label_and_a_too_large_clique_change_no_claims() {
     for row in [
         "{labels: {grove.io/podgang: ''}, claims: {own: [{t: shared}]}}",

@@ -220,12 +220,12 @@ fn a_clique_without_its_labels_waits() {
 fn a_clique_stored_above_the_limit_of_replicas_waits() {
     let pods = "[{i: 0, name: a}, {i: 1, name: b, phase: Failed}]";
     for replicas in [100_001, 2_000_000_000] {
-        check(
-            &format!("{{replicas: {replicas}, gang: [], pods: {pods}}}"),
-            &expect![[r"
-                wait: TooManyObjects Grove creates and deletes no pods while the PodClique has more than 100000 replicas
-            "]],
+        let plan = plan(&snapshot(&format!("{{replicas: {replicas}, gang: [], pods: {pods}}}"))).to_string();
+        let expected = format!(
+            "wait: TooManyObjects Grove creates and deletes no pods while spec.replicas is {replicas}: the PodClique would have {replicas} \
+             pods and ResourceClaims, and may have at most 100000; lower spec.replicas\n"
         );
+        assert_eq!(plan, expected);
     }
 }
 
