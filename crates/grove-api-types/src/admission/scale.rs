@@ -13,7 +13,9 @@ use crate::expansion::dependency_count::{self, MAX_DEPENDENCIES};
 use crate::expansion::object_count::{self, MAX_OBJECTS, ObjectCount};
 use crate::names::{Hostname, PodCliqueName, PodCliqueScalingGroupName};
 use crate::syntax::MAX_LABEL_LENGTH;
-use crate::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSpec};
+use crate::v1alpha1::{
+    PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueTemplateSpec,
+};
 
 /// The object that a request scales.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +61,7 @@ pub fn validate_scale(target: ScaleTarget<'_>, replicas: i32, facts: &Facts) -> 
             validate_minimum(replicas, clique.spec.min_available.unwrap_or_default(), &mut errors);
             if replicas > clique.spec.replicas.max(0) {
                 let name = PodCliqueName::new(clique.name_any());
-                validate_object_count(
-                    replicas,
-                    set,
-                    |set| growth_of_clique(set, &clique.name_any(), replicas),
-                    &mut errors,
-                );
+                validate_object_count(replicas, set, |set| growth_of_clique(set, name.as_str(), replicas), &mut errors);
                 validate_gang_size(replicas, (name.as_str(), set), others, &mut errors);
                 validate_hostname(replicas, &Hostname::of_pod(&name, replicas.saturating_sub(1)), &mut errors);
             }
@@ -124,12 +121,14 @@ fn validate_gang_size(
     others: u64,
     errors: &mut ErrorCollector,
 ) {
-    let growth = set.map_or(0, |set| growth_of_clique(set, clique, replicas));
-    let grown = set.filter(|_| growth > 0);
-    let is_set_too_large = grown.is_some_and(|set| object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS);
+    let pods = set.map_or(0, |set| additional_pods(set, clique, replicas));
+    let is_set_too_large = set.filter(|_| pods > 0).is_some_and(|set| {
+        let growth = growth_of_clique(set, clique, replicas);
+        object_count::of_template(set).saturating_add(growth) > MAX_OBJECTS
+    });
     let by_template = set.map_or(0, |set| gang_size_of_template(set, clique));
     let existing = if others > 0 { object_count::clique_size(replicas).saturating_add(others) } else { 0 };
-    let size = by_template.saturating_add(growth).max(existing);
+    let size = by_template.saturating_add(pods).max(existing);
     if !is_set_too_large && size > by_template && object_count::is_gang_too_large(size) {
         errors.invalid(Rule::Scale, &FieldPath::new("spec.replicas"), replicas, gang_too_large(size));
     }
@@ -157,9 +156,14 @@ fn group_config<'a>(set: &'a PodCliqueSet, name: &str) -> Option<&'a PodCliqueSc
     set.spec.template.pod_clique_scaling_groups.iter().find(|config| part == Some(&config.name))
 }
 
-/// The number of pods that the clique gets in addition to those of its template.
+/// The number of objects that the clique gets in addition to those of its template: pods and claims.
 fn growth_of_clique(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
-    let growth = template_of(set, name).map_or(0, |(spec, _)| replicas.saturating_sub(spec.replicas.max(0)));
+    template_of(set, name).map_or(0, |(clique, _)| object_count::growth_of_clique(clique, replicas))
+}
+
+/// The number of pods that the clique gets in addition to those of its template.
+fn additional_pods(set: &PodCliqueSet, name: &str, replicas: i32) -> u64 {
+    let growth = template_of(set, name).map_or(0, |(clique, _)| replicas.saturating_sub(clique.spec.replicas.max(0)));
     u64::try_from(growth).unwrap_or(0)
 }
 
@@ -177,7 +181,7 @@ fn gang_size_of_template(set: &PodCliqueSet, name: &str) -> u64 {
 fn template_of<'a>(
     set: &'a PodCliqueSet,
     name: &str,
-) -> Option<(&'a PodCliqueSpec, Option<&'a PodCliqueScalingGroupConfig>)> {
+) -> Option<(&'a PodCliqueTemplateSpec, Option<&'a PodCliqueScalingGroupConfig>)> {
     let template = &set.spec.template;
     let (_, part) = replica_and_rest(name, &set.name_any())?;
     let groups = &template.pod_clique_scaling_groups;
@@ -189,8 +193,8 @@ fn template_of<'a>(
         None => (part, None),
         Some((group, replica, clique)) => (clique, (replica >= group.min_available()).then_some(group)),
     };
-    let spec = template.cliques.iter().find(|it| it.name == clique).map(|it| &it.spec)?;
-    Some((spec, scaled))
+    let clique = template.cliques.iter().find(|it| it.name == clique)?;
+    Some((clique, scaled))
 }
 
 /// The parts of the name after `<owner>-`: the index of the replica, and the rest.

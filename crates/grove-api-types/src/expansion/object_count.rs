@@ -188,6 +188,11 @@ fn of_replica(set: &PodCliqueSet, parts: &ObjectCount<'_>, index: i32, live: &Cu
     )
 }
 
+/// The number of objects that the clique of this template gets in addition to those of the template, if it has this number of replicas.
+pub fn growth_of_clique(template: &PodCliqueTemplateSpec, replicas: i32) -> u64 {
+    of_clique(template, replicas).saturating_sub(of_clique(template, template.spec.replicas))
+}
+
 /// The number of objects of a clique: the `PodClique`, its pods, its claims and its autoscaler.
 fn of_clique(template: &PodCliqueTemplateSpec, replicas: i32) -> u64 {
     let claims = ClaimCount::of(resource_sharing::of_clique(template)).with(replicas);
