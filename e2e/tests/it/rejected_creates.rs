@@ -41,6 +41,11 @@ pub(super) const CLIQUES: (&str, &str) = (
     "{apiVersion: grove.io/v1alpha1, kind: PodClique, metadata: {name: probe},
       spec: {roleName: a, replicas: 1, podSpec: {containers: [{name: c, image: i}]}}}",
 );
+pub(super) const CLAIMS: (&str, &str) = (
+    "count/resourceclaims.resource.k8s.io",
+    "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: probe},
+      spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}",
+);
 const POD: &str = "
     {apiVersion: v1, kind: Pod, metadata: {name: probe},
       spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}}]}}";

@@ -237,6 +237,15 @@ pub(crate) struct Hostile {
     /// Cliques of each of the four sets above a quota of 100 cliques
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub(crate) quota_cliques: u32,
+    /// Claims of each pod of a clique that is scaled
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub(crate) pod_claims: u32,
+    /// Sets of 62,000 small maps
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub(crate) dense_sets: u32,
+    /// Measure only these tenants, and leave the page of the report as it is: for example `claims-per-pod` or `dense-sets` [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) of: Vec<String>,
     /// Folder of the report [default: target/bench]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

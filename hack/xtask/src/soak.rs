@@ -100,11 +100,14 @@ pub(crate) async fn hostile(source: &Source, args: Hostile) -> Result<()> {
         ("GROVE_SOAK_POD_GROUPS", args.pod_groups.to_string()),
         ("GROVE_SOAK_CLIQUES", args.cliques.to_string()),
         ("GROVE_SOAK_QUOTA_CLIQUES", args.quota_cliques.to_string()),
+        ("GROVE_SOAK_POD_CLAIMS", args.pod_claims.to_string()),
+        ("GROVE_SOAK_DENSE_SETS", args.dense_sets.to_string()),
+        ("GROVE_SOAK_OF", args.of.join(",")),
         ("GROVE_SOAK_REPORT", figures.display().to_string()),
     ];
     let outcome = run(source, args.folder, ("a_normal_set_becomes_available_beside_hostile_tenants", variables)).await;
     let text = std::fs::read_to_string(&figures)?;
-    if !text.is_empty() {
+    if !text.is_empty() && args.of.is_empty() {
         let [machine, commit] = machine::describe_without_cluster()?;
         let conditions = format!("- {machine}\n- {commit}; the services are built with --release, the client is not\n");
         report::update_page(&report::folder(args.out.as_ref())?, "hostile", &(conditions + &text))?;

@@ -15,7 +15,9 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::time::interval;
 
-use crate::it::rejected_creates::{CLIQUES, PODS, create_empty_quota, create_quota};
+use crate::it::rejected_creates::{CLAIMS, CLIQUES, PODS, create_empty_quota, create_quota};
+
+mod memory;
 
 /// The pods that fit the quota of the waiting cliques: four replicas of five pods.
 const POD_QUOTA: u32 = 20;
@@ -38,6 +40,8 @@ pub(super) struct Sizes {
     pod_groups: usize,
     cliques: usize,
     quota_cliques: usize,
+    pod_claims: usize,
+    dense_sets: usize,
 }
 
 impl Sizes {
@@ -51,6 +55,8 @@ impl Sizes {
             pod_groups: number("GROVE_SOAK_POD_GROUPS"),
             cliques: number("GROVE_SOAK_CLIQUES"),
             quota_cliques: number("GROVE_SOAK_QUOTA_CLIQUES"),
+            pod_claims: number("GROVE_SOAK_POD_CLAIMS"),
+            dense_sets: number("GROVE_SOAK_DENSE_SETS"),
         }
     }
 }
@@ -70,32 +76,51 @@ pub(super) enum Tenant {
     WaitingCliques,
     /// Has sets with more cliques than a quota allows, and creates and deletes a Service once a second.
     RejectedCliques,
+    /// Has a clique with very many claims for each pod, and scales it to more claims than a clique may have, and to as many as it may have. A
+    /// quota rejects the claims.
+    ClaimsPerPod,
+    /// Has sets with pod specs that consist of very small maps. A quota rejects their pods.
+    DenseSets,
 }
 
 impl Tenant {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::LargePods,
         Self::ManyPods,
         Self::ManyPodGroups,
         Self::OversizedGang,
         Self::WaitingCliques,
         Self::RejectedCliques,
+        Self::ClaimsPerPod,
+        Self::DenseSets,
     ];
 
-    /// The name of the dev cluster.
-    pub(super) fn cluster(self) -> &'static str {
+    /// The name of the tenant, and the end of the name of its dev cluster.
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::LargePods => "hostile-large-pods",
-            Self::ManyPods => "hostile-many-pods",
-            Self::ManyPodGroups => "hostile-many-pod-groups",
-            Self::OversizedGang => "hostile-oversized-gang",
-            Self::WaitingCliques => "hostile-waiting-cliques",
-            Self::RejectedCliques => "hostile-rejected-cliques",
+            Self::LargePods => "large-pods",
+            Self::ManyPods => "many-pods",
+            Self::ManyPodGroups => "many-pod-groups",
+            Self::OversizedGang => "oversized-gang",
+            Self::WaitingCliques => "waiting-cliques",
+            Self::RejectedCliques => "rejected-cliques",
+            Self::ClaimsPerPod => "claims-per-pod",
+            Self::DenseSets => "dense-sets",
         }
     }
 
     pub(super) fn description(self, sizes: &Sizes) -> String {
-        let Sizes { large_pods, spec_bytes, gangs, gang_pods, pod_groups, cliques, quota_cliques } = sizes;
+        let Sizes {
+            large_pods,
+            spec_bytes,
+            gangs,
+            gang_pods,
+            pod_groups,
+            cliques,
+            quota_cliques,
+            pod_claims,
+            dense_sets,
+        } = sizes;
         match self {
             Self::LargePods => format!("{large_pods} pods with a spec of {spec_bytes} bytes"),
             Self::ManyPods => format!("{gangs} gangs of {gang_pods} pods"),
@@ -103,6 +128,8 @@ impl Tenant {
             Self::OversizedGang => format!("a gang of {pod_groups} pod groups that is too large"),
             Self::WaitingCliques => format!("{cliques} cliques that wait for quota"),
             Self::RejectedCliques => format!("{QUOTA_SETS} sets of {quota_cliques} cliques above a quota"),
+            Self::ClaimsPerPod => format!("{pod_claims} claims per pod"),
+            Self::DenseSets => format!("{dense_sets} sets of small maps"),
         }
     }
 
@@ -111,6 +138,14 @@ impl Tenant {
         match self {
             Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
             Self::ManyPodGroups => create_unwatched_namespace(&ns.client).await,
+            Self::ClaimsPerPod => {
+                create_empty_quota(ns, CLAIMS).await;
+                memory::create_clique(ns, sizes.pod_claims).await;
+            }
+            Self::DenseSets => {
+                create_empty_quota(ns, PODS).await;
+                memory::create_dense_sets(ns, sizes.dense_sets).await;
+            }
             Self::OversizedGang => {
                 create_unwatched_namespace(&ns.client).await;
                 create_pod_groups(&ns.client, sizes.pod_groups).await;
@@ -141,6 +176,7 @@ impl Tenant {
     /// Causes work until the future is dropped.
     pub(super) async fn disturb(self, ns: &Namespace, sizes: &Sizes) -> Infallible {
         let mut seconds = interval(Duration::from_secs(1));
+        let mut round = 0;
         loop {
             match self {
                 Self::LargePods => {
@@ -155,6 +191,14 @@ impl Tenant {
                     scale_a_clique(&ns.client).await;
                 }
                 Self::WaitingCliques => delete_a_pod(ns).await,
+                Self::ClaimsPerPod => {
+                    seconds.tick().await;
+                    memory::scale_clique(ns, sizes.pod_claims).await;
+                }
+                Self::DenseSets => {
+                    seconds.tick().await;
+                    memory::change_dense_set(ns, sizes.dense_sets, round).await;
+                }
                 Self::RejectedCliques => {
                     seconds.tick().await;
                     let service = "{metadata: {name: other}, spec: {clusterIP: None, selector: {app: other}}}";
@@ -163,6 +207,7 @@ impl Tenant {
                     deleted.expect("the Service is deleted");
                 }
             }
+            round += 1;
         }
     }
 }
