@@ -48,6 +48,23 @@ async fn an_object_that_does_not_pass_the_filter_any_more_counts_as_deleted() {
     assert_eq!(last_states, ["1", "8"], "a delete has the last state that passed the filter");
 }
 
+#[tokio::test]
+async fn objects_of_lists_and_watches_are_transformed_and_a_page_is_small() {
+    let events = vec![event("ADDED", &map("b", 6)), event("DELETED", &map("a", 7))];
+    let mut informer = informer_with(
+        InformerOptions::default().with_transform(|map: &mut ConfigMap| map.metadata.owner_references = None),
+        |_| config_maps(5, &[map("a", 1)]),
+        move |_, _| MockResponse::Watch { events: events.clone(), stays_open: true },
+    );
+    for expected in ["+a", "+b", "-a"] {
+        let delta = informer.deltas.next().await.unwrap();
+        assert_eq!(text(&delta), expected);
+        assert_eq!(delta.object().unwrap().metadata.owner_references, None, "{expected}");
+    }
+    let list = &informer.log.requests()[0];
+    assert!(list.query.contains("limit=50"), "{}", list.query);
+}
+
 #[test]
 fn orphans_are_found_by_namespace_and_by_no_uid() {
     let elsewhere = json!({ "metadata": { "name": "b", "namespace": "other", "uid": "x" } });
