@@ -51,9 +51,9 @@ impl Row {
         let cluster = TestCluster::with_own_services(&format!("hostile-{}", tenant.name()), &[]).await;
         let client = cluster.client().await;
         let kubernetes = client.apiserver_version().await.expect("a version").git_version;
-        let normal = Namespace::create(&client, "e2e-normal").await;
+        let normal = Namespace::create(&client, &format!("e2e-normal-beside-{}", tenant.name())).await;
         let alone = time_until_available(&normal).await;
-        let hostile = Namespace::create(&client, "e2e-hostile").await;
+        let hostile = Namespace::create(&client, &format!("e2e-{}", tenant.name())).await;
         tenant.prepare(&hostile, sizes).await;
         let (started, before) = (Instant::now(), rejected_creates(&cluster).await);
         let beside = Box::pin(time_beside(tenant, (&normal, &hostile), sizes)).await;

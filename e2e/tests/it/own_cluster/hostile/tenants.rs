@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod, Service, Servi
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::conditions;
 use kube::runtime::wait::await_condition;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::interval;
 
@@ -28,9 +28,6 @@ const QUOTA_SETS: usize = 4;
 const MAX_POD_GROUPS: usize = 4000;
 /// The pods of the clique that makes its gang too large.
 const OVERSIZED_PODS: [usize; 2] = [100, 99];
-/// A namespace that the test does not watch: each change of a large gang is an event of a megabyte.
-const UNWATCHED: &str = "e2e-hostile-groups";
-
 /// The sizes of the sets of the tenants.
 pub(super) struct Sizes {
     large_pods: usize,
@@ -137,7 +134,7 @@ impl Tenant {
     pub(super) async fn prepare(self, ns: &Namespace, sizes: &Sizes) {
         match self {
             Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
-            Self::ManyPodGroups => create_unwatched_namespace(&ns.client).await,
+            Self::ManyPodGroups => create_unwatched_namespace(ns).await,
             Self::ClaimsPerPod => {
                 create_empty_quota(ns, CLAIMS).await;
                 memory::create_clique(ns, sizes.pod_claims).await;
@@ -147,8 +144,8 @@ impl Tenant {
                 memory::create_dense_sets(ns, sizes.dense_sets).await;
             }
             Self::OversizedGang => {
-                create_unwatched_namespace(&ns.client).await;
-                create_pod_groups(&ns.client, sizes.pod_groups).await;
+                create_unwatched_namespace(ns).await;
+                create_pod_groups(ns, sizes.pod_groups).await;
             }
             Self::WaitingCliques => {
                 create_quota(ns, PODS, POD_QUOTA).await;
@@ -185,10 +182,10 @@ impl Tenant {
                 Self::ManyPods => {
                     create_and_delete(ns, sizes.gangs, &set_of_replicas(sizes.gangs, sizes.gang_pods, 1)).await;
                 }
-                Self::ManyPodGroups => create_and_delete_pod_groups(&ns.client, sizes.pod_groups).await,
+                Self::ManyPodGroups => create_and_delete_pod_groups(ns, sizes.pod_groups).await,
                 Self::OversizedGang => {
                     seconds.tick().await;
-                    scale_a_clique(&ns.client).await;
+                    scale_a_clique(ns).await;
                 }
                 Self::WaitingCliques => delete_a_pod(ns).await,
                 Self::ClaimsPerPod => {
@@ -257,27 +254,33 @@ fn reports_an_error(clique: &PodClique) -> bool {
     clique.status.as_ref().is_some_and(|status| !status.last_errors.is_empty())
 }
 
-async fn create_unwatched_namespace(client: &Client) {
-    let namespace: KubeNamespace = serde_json::from_value(json!({ "metadata": { "name": UNWATCHED } })).expect("JSON");
+/// The name of a namespace that the test does not watch: each change of a large gang is an event of a megabyte.
+fn unwatched(ns: &Namespace) -> String {
+    format!("{}-groups", ns.name)
+}
+
+async fn create_unwatched_namespace(ns: &Namespace) {
+    let (client, name) = (&ns.client, unwatched(ns));
+    let namespace: KubeNamespace = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("JSON");
     let namespaces = Api::<KubeNamespace>::all(client.clone());
     namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), UNWATCHED);
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &name);
     let exists = |account: Option<&ServiceAccount>| account.is_some();
     await_condition(accounts, "default", exists).await.expect("the namespace's default ServiceAccount");
 }
 
 /// Creates a set with one gang, waits until the gang has references to all its pods, and deletes the set with its pods.
-async fn create_and_delete_pod_groups(client: &Client, pod_groups: usize) {
-    let sets = Api::<PodCliqueSet>::namespaced(client.clone(), UNWATCHED);
-    let uid = create_pod_groups(client, pod_groups).await.uid().expect("a uid");
+async fn create_and_delete_pod_groups(ns: &Namespace, pod_groups: usize) {
+    let sets = Api::<PodCliqueSet>::namespaced(ns.client.clone(), &unwatched(ns));
+    let uid = create_pod_groups(ns, pod_groups).await.uid().expect("a uid");
     sets.delete("hostile", &DeleteParams::foreground()).await.expect("the set is deleted");
     await_condition(sets, "hostile", conditions::is_deleted(&uid)).await.expect("the set and its pods are deleted");
 }
 
 /// Creates a set with one gang, and waits until the gang has references to all its pods.
-async fn create_pod_groups(client: &Client, pod_groups: usize) -> PodCliqueSet {
-    let sets = Api::<PodCliqueSet>::namespaced(client.clone(), UNWATCHED);
-    let gangs = Api::<PodGang>::namespaced(client.clone(), UNWATCHED);
+async fn create_pod_groups(ns: &Namespace, pod_groups: usize) -> PodCliqueSet {
+    let sets = Api::<PodCliqueSet>::namespaced(ns.client.clone(), &unwatched(ns));
+    let gangs = Api::<PodGang>::namespaced(ns.client.clone(), &unwatched(ns));
     let set = set_of_group("hostile", pod_groups, pod_groups);
     let set: PodCliqueSet = serde_saphyr::from_str(&set).expect("a set");
     let set = sets.create(&PostParams::default(), &set).await.expect("the set is created");
@@ -293,8 +296,8 @@ async fn create_pod_groups(client: &Client, pod_groups: usize) -> PodCliqueSet {
 }
 
 /// Scales the first clique of the gang up and down without its scale subresource, so that admission does not check the size of the gang.
-async fn scale_a_clique(client: &Client) {
-    let cliques = Api::<PodClique>::namespaced(client.clone(), UNWATCHED);
+async fn scale_a_clique(ns: &Namespace) {
+    let cliques = Api::<PodClique>::namespaced(ns.client.clone(), &unwatched(ns));
     for pods in OVERSIZED_PODS {
         let scale = Patch::Merge(json!({ "spec": { "replicas": pods } }));
         cliques.patch("hostile-0-g-0-a", &PatchParams::default(), &scale).await.expect("the clique is scaled");
