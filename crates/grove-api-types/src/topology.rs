@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
-use crate::configuration::TopologyDomain;
+use crate::configuration::{TopologyDomain, TopologyLevel};
 use crate::deletion::is_terminating;
 use crate::labels::TOPOLOGY_NAME;
 use crate::v1alpha1::{
@@ -42,6 +42,18 @@ impl Topology {
     /// The domains, the broadest first.
     pub fn domains(&self) -> Vec<&str> {
         self.levels.iter().map(|level| level.domain.as_str()).collect()
+    }
+}
+
+/// The levels as text, for messages.
+pub fn join_levels(levels: &[Level]) -> String {
+    let levels: Vec<String> = levels.iter().map(|Level { domain, key }| format!("{domain}={key}")).collect();
+    levels.join(", ")
+}
+
+impl From<&TopologyLevel> for Level {
+    fn from(level: &TopologyLevel) -> Self {
+        Self { domain: level.domain.as_str().to_owned(), key: level.key.clone() }
     }
 }
 

@@ -85,18 +85,17 @@ fn default_topology(request: &AdmissionRequest) -> Result<AdmissionResponse, Str
 
 /// Validates both kinds of topology. The Go operator, too, has one webhook for both.
 fn validate_topology(request: &AdmissionRequest, cluster: &ClusterFacts) -> Result<AdmissionResponse, String> {
-    let facts =
-        |has_name_conflict: bool| cluster.for_topology(&request.name, &request.user_info.username, has_name_conflict);
+    let facts = |other_kind| cluster.for_topology(&request.name, &request.user_info.username, other_kind);
     if request.operation == Operation::Delete {
         // A request to delete a collection has no name.
         let name = request.old_object.as_ref().and_then(|old| old.pointer("/metadata/name")?.as_str());
-        return Ok(to_response(validate_topology_delete(name.unwrap_or(&request.name), &facts(false))));
+        return Ok(to_response(validate_topology_delete(name.unwrap_or(&request.name), &facts(None))));
     }
     if request.kind.kind == ClusterTopologyBinding::kind(&()) {
-        let facts = facts(cluster.has_topology(&request.name));
+        let facts = facts(cluster.topology(&request.name));
         validate_levels(request, &facts, validate_topology_binding_create, validate_topology_binding_update)
     } else {
-        let facts = facts(cluster.has_binding(&request.name));
+        let facts = facts(cluster.binding(&request.name));
         validate_levels::<ClusterTopology>(
             request,
             &facts,

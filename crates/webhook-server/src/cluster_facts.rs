@@ -135,15 +135,15 @@ impl ClusterFacts {
         u64::try_from(size.saturating_sub(size_in_gang(cached))).unwrap_or(u64::MAX)
     }
 
-    /// The facts for a topology. `has_name_conflict`: the other kind of topology has an object of this name.
-    pub(crate) fn for_topology(&self, name: &str, user: &str, has_name_conflict: bool) -> TopologyFacts {
+    /// The facts for a topology. `other_kind` is the topology of the other kind with this name.
+    pub(crate) fn for_topology(&self, name: &str, user: &str, other_kind: Option<Topology>) -> TopologyFacts {
         let refers = |cached: &Arc<TransformedObject<PodCliqueSet>>| {
             resolve_topology_name(&cached.0, &self.topology.name) == Some(name)
         };
         TopologyFacts {
             topology: self.topology.clone(),
             schedulers: self.schedulers.clone(),
-            has_name_conflict,
+            other_kind,
             is_grove_user: self.own_users.contains(user),
             referencing_sets: self
                 .caches
@@ -156,12 +156,14 @@ impl ClusterFacts {
         }
     }
 
-    pub(crate) fn has_topology(&self, name: &str) -> bool {
-        self.caches.topologies.contains("", name)
+    /// The `ClusterTopology` of this name.
+    pub(crate) fn topology(&self, name: &str) -> Option<Topology> {
+        self.caches.topologies.get("", name).map(|cached| Topology::from(&cached.0))
     }
 
-    pub(crate) fn has_binding(&self, name: &str) -> bool {
-        self.caches.bindings.contains("", name)
+    /// The `ClusterTopologyBinding` of this name.
+    pub(crate) fn binding(&self, name: &str) -> Option<Topology> {
+        self.caches.bindings.get("", name).map(|cached| Topology::from(&cached.0))
     }
 
     fn referencing_set(&self, set: &PodCliqueSet) -> ReferencingSet {

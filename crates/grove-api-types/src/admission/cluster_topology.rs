@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 
 use super::error_collector::ErrorCollector;
 use super::{FieldPath, ReferencingSet, Rule, TopologyFacts, ValidationResult};
@@ -11,7 +11,7 @@ use crate::deletion::is_terminating;
 use crate::scheduler::TopologySupport;
 use crate::syntax::{MAX_LABEL_LENGTH, key};
 use crate::text::join_names;
-use crate::topology::{Level, Topology};
+use crate::topology::{Level, Topology, join_levels};
 use crate::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
 /// A message names at most this many sets, and counts the others.
@@ -20,7 +20,7 @@ const MAX_LEVELS: usize = 7;
 
 /// Validates a new `ClusterTopology`.
 pub fn validate_cluster_topology_create(topology: &ClusterTopology, facts: &TopologyFacts) -> ValidationResult {
-    validate_create(topology, facts, "ClusterTopologyBinding", validate_levels)
+    validate_create(topology, facts, validate_levels)
 }
 
 /// Validates the update of a `ClusterTopology`.
@@ -34,7 +34,7 @@ pub fn validate_cluster_topology_update(
 
 /// Validates a new `ClusterTopologyBinding`.
 pub fn validate_topology_binding_create(binding: &ClusterTopologyBinding, facts: &TopologyFacts) -> ValidationResult {
-    validate_create(binding, facts, "ClusterTopology", validate_binding)
+    validate_create(binding, facts, validate_binding)
 }
 
 /// Validates the update of a `ClusterTopologyBinding`.
@@ -61,26 +61,22 @@ pub fn validate_topology_delete(name: &str, facts: &TopologyFacts) -> Validation
 /// Validates a topology by itself.
 type Validator<K> = fn(&K, &TopologyFacts, &mut ErrorCollector);
 
-fn validate_create<K: Resource>(
-    topology: &K,
-    facts: &TopologyFacts,
-    other_kind: &str,
-    validate: Validator<K>,
-) -> ValidationResult {
+fn validate_create<'a, K>(topology: &'a K, facts: &TopologyFacts, validate: Validator<K>) -> ValidationResult
+where
+    K: Resource<DynamicType = ()>,
+    Topology: From<&'a K>,
+{
     let mut errors = ErrorCollector::default();
     validate(topology, facts, &mut errors);
-    validate_name(&topology.name_any(), (other_kind, facts), &mut errors);
+    let is_binding = K::kind(&()) == ClusterTopologyBinding::kind(&());
+    validate_name(&topology.into(), is_binding, facts, &mut errors);
     errors.finish()
 }
 
 /// Validates an update that changes the spec.
-fn validate_update<'a, K: Resource>(
-    new: &'a K,
-    old: &'a K,
-    facts: &TopologyFacts,
-    validate: Validator<K>,
-) -> ValidationResult
+fn validate_update<'a, K>(new: &'a K, old: &'a K, facts: &TopologyFacts, validate: Validator<K>) -> ValidationResult
 where
+    K: Resource<DynamicType = ()>,
     Topology: From<&'a K>,
 {
     if is_terminating(old) {
@@ -90,28 +86,49 @@ where
     validate(old, facts, &mut errors);
     let mut errors = errors.for_update();
     validate(new, facts, &mut errors);
-    validate_levels_in_use(&new.into(), &old.into(), facts, &mut errors);
+    let (new, old) = (Topology::from(new), Topology::from(old));
+    // Sets use a ClusterTopology, and not the binding of its name, so the binding may get the levels of the ClusterTopology at any time.
+    let is_binding = K::kind(&()) == ClusterTopologyBinding::kind(&());
+    let is_copy = is_binding && facts.other_kind.as_ref().is_some_and(|topology| topology.levels == new.levels);
+    if !is_copy {
+        validate_levels_in_use(&new, &old, facts, &mut errors);
+    }
     errors.finish()
 }
 
-fn validate_name(name: &str, (other_kind, facts): (&str, &TopologyFacts), errors: &mut ErrorCollector) {
-    let path = FieldPath::new("metadata.name");
-    if facts.has_name_conflict {
+/// Only the default topology exists as both kinds, with the same levels. Grove creates both; a user may create the binding.
+fn validate_name(new: &Topology, is_binding: bool, facts: &TopologyFacts, errors: &mut ErrorCollector) {
+    let (path, name) = (FieldPath::new("metadata.name"), new.name.as_str());
+    let other = facts.other_kind.as_ref();
+    if facts.topology.manages(name) {
+        let levels = other.map_or_else(|| configured_levels(facts), |topology| topology.levels.clone());
+        if !is_binding && !facts.is_grove_user {
+            let text = "is the name of the default topology, which Grove creates from its configuration; choose another \
+                        name, or change topologyAwareScheduling.levels in the configuration";
+            errors.invalid(Rule::TopologyIdentity, &path, name, text);
+        } else if new.levels != levels && (other.is_some() || !facts.is_grove_user) {
+            let levels = join_levels(&levels);
+            let text = format!(
+                "is the name of the default topology, which has other levels: {levels}; use these levels, or choose \
+                 another name"
+            );
+            errors.invalid(Rule::TopologyIdentity, &path, name, text);
+        }
+    } else if other.is_some() {
+        let other_kind = if is_binding { ClusterTopology::kind(&()) } else { ClusterTopologyBinding::kind(&()) };
         let text = format!(
             "a {other_kind} has this name, and a set refers to a topology by its name only; choose another name"
         );
-        errors.invalid(Rule::TopologyIdentity, &path, name, text);
-    }
-    let default = &facts.topology;
-    if default.enabled && !default.levels.is_empty() && default.name == name && !facts.is_grove_user {
-        let text = "is the name of the default topology, which Grove creates from its configuration; choose another \
-                    name, or change topologyAwareScheduling.levels in the configuration";
         errors.invalid(Rule::TopologyIdentity, &path, name, text);
     }
     if name.len() > MAX_LABEL_LENGTH {
         let text = format!("must be no more than {MAX_LABEL_LENGTH} bytes, because it becomes the value of a label");
         errors.invalid(Rule::TopologyIdentity, &path, name, text);
     }
+}
+
+fn configured_levels(facts: &TopologyFacts) -> Vec<Level> {
+    facts.topology.levels.iter().map(Level::from).collect()
 }
 
 fn validate_levels(topology: &ClusterTopology, _: &TopologyFacts, errors: &mut ErrorCollector) {

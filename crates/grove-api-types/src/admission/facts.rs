@@ -18,7 +18,7 @@ pub struct Facts {
     pub gpus_per_node: Option<u64>,
     /// `scheduler` of the configuration.
     pub schedulers: Schedulers,
-    /// The existing topologies, of both kinds.
+    /// The existing topologies, of both kinds. A `ClusterTopology` precedes the binding of its name.
     pub topologies: Vec<Topology>,
     /// The queues of the scheduler with a default queue, and whether each is open; `None` if the service must not read them.
     pub queues: Option<BTreeMap<String, bool>>,
@@ -33,8 +33,8 @@ pub struct TopologyFacts {
     pub topology: TopologyAwareScheduling,
     /// `scheduler` of the configuration.
     pub schedulers: Schedulers,
-    /// Whether a topology of the other kind has the same name.
-    pub has_name_conflict: bool,
+    /// The topology of the other kind with the same name.
+    pub other_kind: Option<Topology>,
     /// Whether an account of Grove sent the request.
     pub is_grove_user: bool,
     /// The sets that refer to the topology.

@@ -151,7 +151,8 @@ rules! {
     LevelSyntax = "level-syntax",
     /// A topology has between one and seven levels.
     Levels = "levels",
-    /// No two topologies of the two kinds have the same name, and only Grove creates the default topology.
+    /// No two topologies of the two kinds have the same name, except the default topology, which Grove creates as both kinds with the same
+    /// levels.
     TopologyIdentity = "topology-identity",
     /// The levels of a topology are immutable while a set with scheduled pods refers to it, and domains in use are not removed.
     LevelsInUse = "levels-in-use",

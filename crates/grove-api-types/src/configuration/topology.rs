@@ -28,6 +28,11 @@ impl TopologyAwareScheduling {
     pub fn manages_default(&self) -> bool {
         self.enabled && !self.levels.is_empty()
     }
+
+    /// Whether Grove creates and restores the topologies of this name, of both kinds.
+    pub fn manages(&self, name: &str) -> bool {
+        self.manages_default() && self.name == name
+    }
 }
 
 /// One level of a topology.

@@ -11,7 +11,7 @@ use grove_test_support::rows::{Operations, Row, RowFacts, changed, object, rows}
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::facts::{set_facts, topology_facts};
+use super::facts::{facts_of_topology, set_facts};
 use super::laws::typed;
 
 fn read<T: DeserializeOwned>(row: &Row, object: Value) -> T {
@@ -23,15 +23,15 @@ pub(crate) fn created(row: &Row) -> ValidationResult {
     let object = row.new_object();
     match row.object.as_str() {
         "set" => validate_create(&read(row, object), &set_facts(&row.facts)),
-        "topology" => validate_cluster_topology_create(&read(row, object), &topology_facts(&row.facts)),
-        "binding" => validate_topology_binding_create(&read(row, object), &topology_facts(&row.facts)),
+        "topology" => validate_cluster_topology_create(&read(row, object), &facts_of_topology(row)),
+        "binding" => validate_topology_binding_create(&read(row, object), &facts_of_topology(row)),
         other => panic!("unknown object: {other}"),
     }
 }
 
 /// The result of the update of the old object to the new one.
 pub(crate) fn updated(row: &Row, old: Value, new: Value) -> ValidationResult {
-    let topologies = topology_facts(&row.facts);
+    let topologies = facts_of_topology(row);
     match row.object.as_str() {
         "set" => validate_update(&read(row, new), &read(row, old), &set_facts(&row.facts)),
         "topology" => validate_cluster_topology_update(&read(row, new), &read(row, old), &topologies),

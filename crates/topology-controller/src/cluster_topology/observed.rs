@@ -126,7 +126,7 @@ impl Observed {
         let facts = TopologyFacts {
             topology: self.configuration.clone(),
             schedulers: self.schedulers.clone(),
-            has_name_conflict: false,
+            other_kind: None,
             is_grove_user: true,
             referencing_sets: self.referring_sets.clone(),
         };

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::*;
 use crate::cluster_facts::RuleCaches;
 
+mod default_topology;
 mod scheduled_pods;
 
 /// The facts about a cluster with these objects.
