@@ -28,7 +28,7 @@ pub const SCHEDULED: &str = "Scheduled";
 /// `PodGang`: whether a scheduler schedules the pods of the gang together.
 pub const GANG_SCHEDULING: &str = "GangScheduling";
 /// `PodGang`: whether the minimum of each clique is ready. `ClusterTopology`: whether sets can refer to the topology, and it has the levels
-/// that the configuration requires.
+/// that the configuration requires. `ClusterTopologyBinding`: present only if the configuration requires other levels.
 pub const READY: &str = "Ready";
 /// `ClusterTopology`, `ClusterTopologyBinding`: whether the topology object of a scheduler has other levels.
 pub const SCHEDULER_TOPOLOGY_DRIFT: &str = "SchedulerTopologyDrift";
@@ -234,7 +234,7 @@ pub mod ready {
     pub const INSUFFICIENT_READY_PODS: &str = "InsufficientReadyPods";
 }
 
-/// Reasons of [`READY`] of a `ClusterTopology`.
+/// Reasons of [`READY`] of a `ClusterTopology` and of a `ClusterTopologyBinding`.
 pub mod cluster_topology_ready {
     /// Sets can refer to the topology.
     pub const AVAILABLE: &str = "TopologyAvailable";
@@ -242,6 +242,8 @@ pub mod cluster_topology_ready {
     pub const TERMINATING: &str = "TopologyTerminating";
     /// The configuration has other levels of the default topology, and they cannot change now; the message names the cause.
     pub const LEVELS_IN_USE: &str = "LevelsInUse";
+    /// The configuration has other levels of the default topology than the `ClusterTopologyBinding` of its name, which sets use.
+    pub const LEVELS_DIFFER: &str = "LevelsDiffer";
     /// The API server rejected the configured levels of the default topology.
     pub const LEVELS_REJECTED: &str = "LevelsRejected";
 }

@@ -2,7 +2,7 @@
 //!
 //! [`triggers()`] lists what enqueues a topology. [`reconcile()`] takes a snapshot of the topology, the sets that refer to it, the nodes and
 //! the topology objects of schedulers (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the
-//! status. `default_topology` creates the configured default topology.
+//! status. [`crate::default_topology`] creates the configured default topology.
 
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ use self::context::Context;
 use self::triggers::{all_after_node_change, topologies_of_clique, topologies_of_set};
 
 pub(crate) mod context;
-pub(crate) mod default_topology;
 mod live_reads;
 mod observe;
 mod observed;

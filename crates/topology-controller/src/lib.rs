@@ -10,6 +10,7 @@ use grove_runtime::runtime::Runtime;
 mod base_gangs;
 mod cluster_topology;
 mod context;
+mod default_topology;
 mod gang;
 mod informers;
 mod json;
@@ -21,8 +22,8 @@ mod slim_node;
 mod slim_set;
 mod topology_binding;
 
-use cluster_topology::default_topology::create_whenever_missing;
 use context::Context;
+use default_topology::create_whenever_missing;
 use informers::{GangCaches, TopologyCaches};
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
@@ -40,11 +41,11 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let caches = TopologyCaches::start(&gang_caches);
     let ctx = Context::new(manager, gang_caches, gang::CONTROLLER, &gang::CHILD_KINDS);
     let of_bindings = topology_binding::context::Context::new(manager, caches.clone(), topology_binding::CONTROLLER);
-    let of_topologies = cluster_topology::context::Context::new(manager, caches, cluster_topology::CONTROLLER);
     // On the heap: these are large futures.
+    let default = Box::pin(create_whenever_missing(manager, caches.clone()));
+    let of_topologies = cluster_topology::context::Context::new(manager, caches, cluster_topology::CONTROLLER);
     let gangs = Box::pin(gang::run(manager, ctx));
     let bindings = Box::pin(topology_binding::run(manager, of_bindings));
-    let default = Box::pin(create_whenever_missing(manager, of_topologies.clone()));
     let topologies = Box::pin(cluster_topology::run(manager, of_topologies));
     manager
         .run(async {

@@ -29,7 +29,10 @@ pub fn rules() -> Vec<PolicyRule> {
         PolicyRule::for_resource::<ClusterTopology>(&[Update], "create topology objects that block the deletion")
             .subresource("finalizers")
             .implied(),
-        PolicyRule::for_resource::<ClusterTopologyBinding>(&[Get, List, Watch], "reconcile; get confirms deletions"),
+        PolicyRule::for_resource::<ClusterTopologyBinding>(
+            &[Get, List, Watch, Create, Patch],
+            "create and restore the binding of the default topology; get confirms deletions",
+        ),
         PolicyRule::for_resource::<ClusterTopologyBinding>(&[Patch], "report topology objects").status(),
         PolicyRule::for_resource::<ClusterTopologyBinding>(
             &[Update],

@@ -1,12 +1,13 @@
 //! The `ClusterTopologyBinding` reconciler; start here.
 //!
 //! [`triggers()`] lists what enqueues a binding. [`reconcile()`] takes a snapshot of the binding and of the topology objects of schedulers
-//! (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the status.
+//! (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the status. If a `ClusterTopology` has the
+//! name of the binding, sets use only the `ClusterTopology`. The binding of the managed default topology has the same levels.
 
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
-use grove_api_types::v1alpha1::ClusterTopologyBinding;
+use futures::{Stream, StreamExt, stream};
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::manager::Manager;
@@ -15,9 +16,12 @@ use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_writer::ExecutedPlan;
 use grove_controller::triggers::Trigger;
+use grove_runtime::caches::Cache;
+use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use self::context::Context;
+use crate::default_topology::has_other_levels;
 use crate::informers::BINDINGS_BY_REFERENCE;
 use crate::scheduler_topologies::configured_backends;
 
@@ -49,19 +53,35 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 
 /// What triggers a reconcile of a binding, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the binding itself;
+/// - a `ClusterTopology` of the same name: it was created or deleted, or its levels changed;
 /// - a change or a deletion of its topology object of a scheduler, or of the object that has the name of it;
 /// - a change of a topology object that the binding names, for a status update.
 fn triggers(ctx: &Context) -> ControllerBuilder<ClusterTopologyBinding> {
     let caches = &ctx.caches;
-    let changed = configured_backends(&ctx.schedulers, ctx.is_enabled).map(|b| b.changed_names(&caches.informers));
+    let changed =
+        configured_backends(&ctx.schedulers, ctx.configuration.enabled).map(|b| b.changed_names(&caches.informers));
     let bindings = caches.bindings.clone();
     let of_references = stream::select_all(changed).flat_map(move |name| {
         let bindings = bindings.by_index(&BINDINGS_BY_REFERENCE, &name);
         stream::iter(bindings).map(|binding| ObjectRef::from_obj(&*binding))
     });
     ControllerBuilder::new(CONTROLLER, caches.bindings.clone(), caches.bindings.subscribe())
+        .watches(bindings_of_topology(&caches.topologies, &caches.bindings))
         .watches(of_references.map(Trigger::StatusOnly))
         .owns(&ctx.children)
+}
+
+/// The binding with the name of a `ClusterTopology` that was created or deleted, or has other levels.
+fn bindings_of_topology(
+    topologies: &Cache<ClusterTopology>,
+    bindings: &Cache<ClusterTopologyBinding>,
+) -> impl Stream<Item = Trigger<ClusterTopologyBinding>> + Send + 'static + use<> {
+    let bindings = bindings.clone();
+    topologies.subscribe().filter_map(move |delta| {
+        let topology = delta.object().filter(|_| has_other_levels(&delta));
+        let binding = topology.and_then(|topology| bindings.get("", &topology.name_any()));
+        std::future::ready(binding.map(|binding| Trigger::Reconcile(ObjectRef::from_obj(&*binding))))
+    })
 }
 
 async fn reconcile(binding: Arc<ClusterTopologyBinding>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {

@@ -6,7 +6,6 @@ use grove_api_types::admission::{ReferencingSet, TopologyFacts, validate_cluster
 use grove_api_types::configuration::{Schedulers, TopologyAwareScheduling};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
-use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::ClusterTopology;
@@ -17,7 +16,7 @@ use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use kube::ResourceExt;
 
-use super::default_topology;
+use crate::default_topology;
 use crate::scheduler_topologies::{
     ObservedSchedulerTopology, TopologyExpansion, drift_condition, managed_schedulers, status_of,
 };
@@ -85,12 +84,7 @@ impl Observed {
 
     /// Whether Grove restores the levels of the topology from its configuration.
     pub(crate) fn is_managed(&self) -> bool {
-        self.configuration.manages_default() && self.topology.name_any() == self.configuration.name
-    }
-
-    /// Whether the topology has Grove's label.
-    pub(crate) fn has_manager_label(&self) -> bool {
-        self.topology.labels().get(MANAGED_BY).is_some_and(|manager| manager == GROVE_OPERATOR)
+        self.configuration.manages(&self.topology.name_any())
     }
 
     /// Whether the deletion of the topology may end: it is terminating, no set refers to it, and it is not the default of an enabled

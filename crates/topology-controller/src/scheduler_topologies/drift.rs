@@ -33,10 +33,12 @@ pub(crate) struct ObservedSchedulerTopology {
 }
 
 /// The schedulers for which Grove creates a topology object: an administrator manages none, and the API server serves the kind.
-pub(crate) fn managed_schedulers(topologies: &[ObservedSchedulerTopology]) -> Vec<Scheduler> {
+pub(crate) fn managed_schedulers<'a>(
+    topologies: impl IntoIterator<Item = &'a ObservedSchedulerTopology>,
+) -> Vec<Scheduler> {
     let is_managed =
         |topology: &&ObservedSchedulerTopology| !topology.is_external && topology.availability == Availability::Served;
-    topologies.iter().filter(is_managed).map(|topology| topology.scheduler).collect()
+    topologies.into_iter().filter(is_managed).map(|topology| topology.scheduler).collect()
 }
 
 /// The status of the topology object of one scheduler. `topology` is the topology with these node labels.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::configuration::Schedulers;
+use grove_api_types::configuration::{Schedulers, TopologyAwareScheduling};
 use grove_api_types::v1alpha1::ClusterTopologyBinding;
 use grove_controller::children::ChildTracker;
 use grove_controller::executor::Executor;
@@ -23,24 +23,24 @@ pub(crate) struct Context {
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
     pub(crate) clock: Clock,
+    pub(crate) configuration: TopologyAwareScheduling,
     pub(crate) schedulers: Schedulers,
-    /// Whether the configuration enables topology-aware scheduling.
-    pub(crate) is_enabled: bool,
 }
 
 impl Context {
     /// The context of the reconciler `controller`, which publishes its events under that name.
     pub(crate) fn new(manager: &Manager, caches: TopologyCaches, controller: &'static str) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
-        let (is_enabled, schedulers) = (manager.config().topology.enabled, manager.config().schedulers.clone());
-        let kinds = start_informers(CHILD_KINDS_OF_BINDINGS, &schedulers, is_enabled, &caches.informers);
+        let (configuration, schedulers) = (manager.config().topology.clone(), manager.config().schedulers.clone());
+        let kinds = CHILD_KINDS_OF_BINDINGS;
+        let kinds = start_informers(kinds, &schedulers, configuration.enabled, &caches.informers);
         let context = Arc::new(Self {
             children: ChildTracker::new(kinds, &caches.informers, &caches.bindings),
             status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
             executor,
             clock: manager.clock(),
+            configuration,
             schedulers,
-            is_enabled,
             caches,
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);

@@ -1,18 +1,20 @@
-//! Takes the snapshot of a binding and of its topology objects of schedulers from the caches. It sends no requests.
+//! Takes the snapshot of a binding, of the `ClusterTopology` of its name, and of its topology objects of schedulers from the caches. It sends no requests.
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::ClusterTopologyBinding;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
 use super::context::Context;
 use super::observed::Observed;
-use crate::scheduler_topologies::configured_backends;
+use crate::scheduler_topologies::{SchedulerTopologyBackend, configured_backends};
 
 /// The snapshot of `binding`.
 pub(super) fn observe(ctx: &Context, binding: &ClusterTopologyBinding) -> Observed {
     let name = binding.name_any();
-    let observe = |backend: &crate::scheduler_topologies::SchedulerTopologyBackend| {
+    let (topology, is_enabled) = (ctx.caches.topologies.get("", &name), ctx.configuration.enabled);
+    let observe = |backend: &SchedulerTopologyBackend| {
         let bindings = &binding.spec.scheduler_topology_bindings;
         let external = bindings.iter().find(|external| external.scheduler_name == backend.scheduler.name());
         let reference = external.map_or(name.as_str(), |external| external.topology_reference.as_str());
@@ -20,15 +22,16 @@ pub(super) fn observe(ctx: &Context, binding: &ClusterTopologyBinding) -> Observ
     };
     let mut observed = Observed {
         binding: binding.clone(),
-        scheduler_topologies: configured_backends(&ctx.schedulers, ctx.is_enabled).map(observe).collect(),
-        is_enabled: ctx.is_enabled,
+        scheduler_topologies: configured_backends(&ctx.schedulers, is_enabled).map(observe).collect(),
+        topology: topology.as_deref().map(Topology::from),
+        configuration: ctx.configuration.clone(),
         children: ctx.children.children(binding),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: ctx.children.pending_creates(binding),
         orphans_children: ctx.caches.binding_orphan_deletions.contains(binding),
     };
-    if ctx.is_enabled && !is_terminating(binding) {
+    if is_enabled && !is_terminating(binding) {
         observed.backed_off = ctx.children.backed_off(binding);
         observed.name_conflicts = ctx.children.name_conflicts(binding, &observed.expand());
     }

@@ -1,8 +1,9 @@
 //! The status of a binding. When it is written: `grove-controller/src/status_policy.rs`.
 
-use grove_api_types::conditions::SCHEDULER_TOPOLOGY_DRIFT;
+use grove_api_types::conditions::cluster_topology_ready::LEVELS_DIFFER;
+use grove_api_types::conditions::{READY, SCHEDULER_TOPOLOGY_DRIFT};
 use grove_api_types::v1alpha1::{ClusterTopologyBindingStatus, SchedulerTopologyBinding, SchedulerTopologyStatus};
-use grove_controller::conditions::{remove_status_condition, set_status_condition};
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::status_throttle::StatusChange;
@@ -25,11 +26,26 @@ pub(crate) fn status(
         Some(drift) => set_status_condition(&mut conditions, drift, now),
         None => remove_status_condition(&mut conditions, SCHEDULER_TOPOLOGY_DRIFT),
     }
+    match ready(observed) {
+        Some(ready) => set_status_condition(&mut conditions, ready, now),
+        None => remove_status_condition(&mut conditions, READY),
+    }
     ClusterTopologyBindingStatus {
         observed_generation: if is_complete { generation } else { old.observed_generation },
         conditions,
         scheduler_topology_statuses: scheduler_topology_statuses(observed),
     }
+}
+
+/// A binding has the condition only while it is the reason why the configured default topology does not exist.
+fn ready(observed: &Observed) -> Option<ConditionUpdate> {
+    Some(ConditionUpdate {
+        type_: READY,
+        status: ConditionStatus::False,
+        reason: LEVELS_DIFFER.to_owned(),
+        message: observed.other_levels()?,
+        observed_generation: observed.binding.metadata.generation,
+    })
 }
 
 /// Every change is rare and about the state of a scheduler.

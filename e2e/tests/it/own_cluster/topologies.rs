@@ -43,6 +43,7 @@ async fn topologies_are_reconciled_into_statuses_and_topology_objects() {
     default_topology::configured_levels_wait_for_running_sets(&mut services, &client, &ns).await;
     default_topology::a_default_without_levels_is_an_ordinary_topology(&mut services, &client).await;
     default_topology::a_topology_of_a_user_becomes_the_default(&mut services, &client).await;
+    default_topology::a_binding_of_a_user_becomes_the_default(&mut services, &client).await;
     default_topology::a_required_default_that_does_not_exist_ends_the_service(&mut services).await;
     services.down().await;
 }

@@ -50,7 +50,7 @@ pub(super) async fn a_binding_with_sets_is_deleted(services: &mut Services, clie
     wait_until_object_is_deleted(client, "used").await;
 }
 
-async fn wait_until_binding_is_deleted(client: &Client, name: &str) {
+pub(super) async fn wait_until_binding_is_deleted(client: &Client, name: &str) {
     poll_until(async || bindings(client).get_opt(name).await.expect("an answer").is_none().then_some(())).await;
 }
 
