@@ -71,13 +71,11 @@ impl Driver {
             let mut changes = Box::pin(stream::select(domains, pods));
             while let Some(change) = changes.next().await {
                 // A later watch event repeats what failed: a conflict has one.
-                match change {
-                    Watched::Domain(domain) if is_terminating(&*domain) => {
-                        drop(stop(&client, &namespace, &domain).await)
-                    }
-                    Watched::Domain(domain) => drop(serve(&client, &namespace, &domain).await),
-                    Watched::Pod(pod) => drop(label_node(&client, &namespace, &pod).await),
-                }
+                drop(match change {
+                    Watched::Domain(domain) if is_terminating(&*domain) => stop(&client, &namespace, &domain).await,
+                    Watched::Domain(domain) => serve(&client, &namespace, &domain).await,
+                    Watched::Pod(pod) => label_node(&client, &namespace, &pod).await,
+                });
             }
         }))
     }

@@ -55,10 +55,7 @@ pub fn gpus_of_pod(pod: &RawPodSpec) -> u64 {
 
 /// A positive quantity that is not written as an integer counts as more than any node has.
 fn gpus_of_container(container: &Value) -> u64 {
-    let integer = |quantity: &Value| match quantity {
-        Value::String(text) => text.parse().ok(),
-        other => other.as_u64(),
-    };
+    let integer = |quantity: &Value| quantity.as_u64().or_else(|| quantity.as_str()?.parse().ok());
     let count = |quantity| integer(quantity).unwrap_or(if is_positive(quantity) { u64::MAX } else { 0 });
     let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
     ["limits", "requests"].into_iter().filter_map(amount).map(count).max().unwrap_or_default()
@@ -205,18 +202,18 @@ mod tests {
         serde_json::from_value(value).expect("a pod spec")
     }
 
-    fn gpus(count: Value) -> Value {
+    fn gpus(count: &Value) -> Value {
         json!({ "name": "c", "resources": { "limits": { "nvidia.com/gpu": count } } })
     }
 
     #[test]
     fn the_gpus_of_a_pod_are_those_of_its_containers_or_of_the_largest_init_container() {
         for (spec, expected) in [
-            (json!({ "containers": [gpus(json!("2")), gpus(json!(3)), { "name": "d" }] }), 5),
-            (json!({ "containers": [gpus(json!(1))], "initContainers": [gpus(json!(4)), gpus(json!(3))] }), 4),
+            (json!({ "containers": [gpus(&json!("2")), gpus(&json!(3)), { "name": "d" }] }), 5),
+            (json!({ "containers": [gpus(&json!(1))], "initContainers": [gpus(&json!(4)), gpus(&json!(3))] }), 4),
             (json!({ "containers": [{ "resources": { "requests": { "nvidia.com/gpu": "1" } } }] }), 1),
-            (json!({ "containers": [gpus(json!("0"))] }), 0),
-            (json!({ "containers": [gpus(json!("1k")), gpus(json!(1))] }), u64::MAX),
+            (json!({ "containers": [gpus(&json!("0"))] }), 0),
+            (json!({ "containers": [gpus(&json!("1k")), gpus(&json!(1))] }), u64::MAX),
             (json!({}), 0),
         ] {
             assert_eq!(gpus_of_pod(&pod(spec.clone())), expected, "{spec}");
@@ -228,7 +225,7 @@ mod tests {
         let spans = |replicas: i32, max: Option<i32>, count: u64, node: Option<u64>| {
             let clique = |replicas: i32, count: u64, scaling: Value| {
                 json!({ "name": "c", "spec": { "roleName": "c", "replicas": replicas, "autoScalingConfig": scaling,
-                    "podSpec": { "containers": [gpus(json!(count))] } } })
+                    "podSpec": { "containers": [gpus(&json!(count))] } } })
             };
             let scaling = max.map_or(Value::Null, |max| json!({ "maxReplicas": max }));
             let cliques = [clique(1, 8, Value::Null), clique(replicas, count, scaling)];

@@ -33,7 +33,7 @@ fn object_patch(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<Strin
 /// # Errors
 /// If a value does not serialise.
 pub fn create_merge_patch_of(old: &impl Serialize, new: &impl Serialize) -> Result<Option<Value>, serde_json::Error> {
-    text_patch(Some(&*to_raw_value(old)?), &*to_raw_value(new)?)
+    text_patch(Some(&*to_raw_value(old)?), &to_raw_value(new)?)
 }
 
 fn text_patch(old: Option<&RawValue>, new: &RawValue) -> Result<Option<Value>, serde_json::Error> {

@@ -44,11 +44,9 @@ impl<'de> Deserialize<'de> for GpuNode {
         let RawNode { metadata: ObjectMeta { name, uid, resource_version, .. }, status } = RawNode::deserialize(from)?;
         let metadata = ObjectMeta { name, uid, resource_version, ..ObjectMeta::default() };
         // Kubelets report an integer.
-        let gpus = match &status.allocatable.gpus {
-            Value::String(text) => text.parse().unwrap_or_default(),
-            other => other.as_u64().unwrap_or_default(),
-        };
-        Ok(Self { metadata, gpus })
+        let gpus = &status.allocatable.gpus;
+        let gpus = gpus.as_u64().or_else(|| gpus.as_str()?.parse().ok());
+        Ok(Self { metadata, gpus: gpus.unwrap_or_default() })
     }
 }
 
@@ -81,12 +79,12 @@ mod tests {
 
     #[test]
     fn the_node_with_most_gpus_counts() {
-        let gpus = |count: Value| json!({ "allocatable": { "cpu": "64", "nvidia.com/gpu": count } });
-        let (four, eight) = (node("a", &gpus(json!("4"))), node("b", &gpus(json!(8))));
+        let gpus = |count: &Value| json!({ "allocatable": { "cpu": "64", "nvidia.com/gpu": count } });
+        let (four, eight) = (node("a", &gpus(&json!("4"))), node("b", &gpus(&json!(8))));
         assert_eq!(most_gpus(&Cache::from_objects([four.clone(), eight])), Some(8));
         assert_eq!(most_gpus(&Cache::from_objects([])), None);
         assert_eq!(four.metadata.labels, None, "only the identity is stored");
-        for status in [json!({}), Value::Null, gpus(json!("many")), json!({ "allocatable": {} })] {
+        for status in [json!({}), gpus(&json!("many")), json!({ "allocatable": {} })] {
             assert_eq!(node("c", &status).gpus, 0, "{status}");
         }
     }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        /// The text is that of the tree, whatever its source is.
+        /// The text is that of the tree of the same value.
         #[test]
         fn the_text_is_that_of_the_tree(value in json_value()) {
             let object = json!({ "value": value });

@@ -81,7 +81,7 @@ where
     if same_metadata && spec(live) == spec(desired) {
         return None;
     }
-    let compared = |object| Compared {
+    let compared = |object| ComparedFields {
         metadata: ComparedMetadata { labels: K::labels(object), annotations: K::annotations(object) },
         spec: spec(object),
     };
@@ -90,7 +90,7 @@ where
 
 /// The compared fields of a child.
 #[derive(Serialize)]
-struct Compared<'a, S> {
+struct ComparedFields<'a, S> {
     metadata: ComparedMetadata<'a>,
     spec: &'a S,
 }

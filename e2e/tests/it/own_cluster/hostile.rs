@@ -194,7 +194,7 @@ fn report(rows: &[Row]) -> String {
 async fn a_normal_set_becomes_available_beside_hostile_tenants() {
     let sizes = Sizes::from_env();
     let mut rows = Vec::new();
-    let only = std::env::var("GROVE_SOAK_OF").unwrap_or_default();
+    let only = test_cluster::required_env("GROVE_SOAK_OF");
     let of = |tenant: &Tenant| only.is_empty() || only.split(',').any(|name| name == tenant.name());
     for tenant in Tenant::ALL.into_iter().filter(of) {
         println!("{}", tenant.description(&sizes));

@@ -72,9 +72,11 @@ fn a_set_needs_the_domains_of_its_replicas() {
     ];
     let texts = |set: PodCliqueSet| {
         let sets = Cache::from_objects([set]);
-        rows.iter().map(|(case, domain)| format!("{case}: {}\n", text(need(&sets, domain)))).collect::<String>()
+        let lines: Vec<_> =
+            rows.iter().map(|(case, domain)| format!("{case}: {}", text(need(&sets, domain)))).collect();
+        lines.join("\n")
     };
-    expect![[r#"
+    expect![[r"
         a replica of the set: needed by replica 1 of llm
         an edited label of the replica: needed by replica 1 of llm
         a removed replica: not needed by replica 5 of llm
@@ -85,8 +87,7 @@ fn a_set_needs_the_domains_of_its_replicas() {
         no reference, and a replica of the set: needed by replica 1 of llm
         no reference, and terminating: not needed by replica 1 of llm
         no reference, and a removed replica: not needed by replica 5 of llm
-        no reference and no labels: foreign
-    "#]]
+        no reference and no labels: foreign"]]
     .assert_eq(&texts(set()));
     let mut terminating = set();
     terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));

@@ -115,20 +115,27 @@ pub(super) async fn the_pods_of_a_deleted_domain_wait_for_the_next_one(cluster: 
     fixture.delete_domain("llm-0").await;
     let text = "delete the pods of their replicas to replace them: llm-0";
     fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "ComputeDomainTerminating", text).await;
-    let with_claim: Vec<_> =
-        state.pods_of("llm").filter(|pod| !claim_templates(pod).is_empty()).map(ResourceExt::name_any).collect();
-    assert_eq!(with_claim.len(), 2);
-    let is_replaced = |state: &NamespaceState, pod: &str| !state.pods.contains_key(pod) && state.pods.len() == 3;
-    fixture.ns.delete_object::<Pod>(&with_claim[0]).await;
-    let state = fixture.ns.wait_for("one pod is replaced", |state| is_replaced(state, &with_claim[0])).await;
-    assert_eq!(uids(&fixture).await, before, "the other pod has the claim of the old domain: {state}");
-    fixture.ns.delete_object::<Pod>(&with_claim[1]).await;
-    fixture.ns.wait_for("the other pod is replaced", |state| is_replaced(state, &with_claim[1])).await;
+    replace_the_pods_with_claims(&fixture, &state).await;
     fixture.wait_for_ready_replicas("llm", 1).await;
     assert!(uids(&fixture).await.is_disjoint(&before));
     let text = "all 1 ComputeDomains exist";
     fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", "AllComputeDomainsExist", text).await;
     fixture.delete_last_set("llm").await;
+}
+
+/// Deletes the two pods with claims. While the second one exists, the domain does.
+async fn replace_the_pods_with_claims(fixture: &Fixture, state: &NamespaceState) {
+    let with_claim = state.pods_of("llm").filter(|pod| !claim_templates(pod).is_empty());
+    let [first, second] = &with_claim.map(ResourceExt::name_any).collect::<Vec<_>>()[..] else {
+        panic!("two pods have claims")
+    };
+    let is_replaced = |state: &NamespaceState, pod: &str| !state.pods.contains_key(pod) && state.pods.len() == 3;
+    let before = uids(fixture).await;
+    fixture.ns.delete_object::<Pod>(first).await;
+    let state = fixture.ns.wait_for("one pod is replaced", |state| is_replaced(state, first)).await;
+    assert_eq!(uids(fixture).await, before, "the other pod has the claim of the old domain: {state}");
+    fixture.ns.delete_object::<Pod>(second).await;
+    fixture.ns.wait_for("the other pod is replaced", |state| is_replaced(state, second)).await;
 }
 
 /// A user deletes a domain and the cliques of its replica, while pcs-controller is stopped. When the pods have ended, the next domain is

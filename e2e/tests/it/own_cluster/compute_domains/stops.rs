@@ -144,7 +144,7 @@ pub(super) async fn a_replica_that_returns_keeps_its_domain(cluster: &TestCluste
             fixture.ns.wait_for_condition("llm", "ComputeDomainsCreated", reason, &text).await;
         }
     };
-    cluster.during_stop("pcs-controller", scale_in_and_out).await;
+    Box::pin(cluster.during_stop("pcs-controller", scale_in_and_out)).await;
     let state = fixture.wait_for_ready_replicas("llm", 2).await;
     assert_eq!(uids(&fixture).await, before);
     assert!(state.pods.keys().eq(pods.pods.keys()), "{pods}{state}");

@@ -147,26 +147,8 @@ impl Tenant {
                 create_unwatched_namespace(ns).await;
                 create_pod_groups(ns, sizes.pod_groups).await;
             }
-            Self::WaitingCliques => {
-                create_quota(ns, PODS, POD_QUOTA).await;
-                ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
-                let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
-                let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
-                ns.create_yaml::<PodCliqueSet>(&set_of_replicas(sizes.cliques, 1, 1)).await;
-                ns.wait_for("all cliques exist", |state| state.cliques.len() == other + sizes.cliques).await;
-            }
-            Self::RejectedCliques => {
-                create_quota(ns, CLIQUES, CLIQUE_QUOTA).await;
-                for number in 0..QUOTA_SETS {
-                    let in_base_gang = sizes.quota_cliques.min(MAX_POD_GROUPS);
-                    let set = set_of_group(&format!("hostile-{number}"), sizes.quota_cliques, in_base_gang);
-                    ns.create_yaml::<PodCliqueSet>(&set).await;
-                }
-                ns.wait_for("the quota is used, and all scaling groups exist", |state| {
-                    state.groups.len() == QUOTA_SETS && u32::try_from(state.cliques.len()) == Ok(CLIQUE_QUOTA)
-                })
-                .await;
-            }
+            Self::WaitingCliques => create_waiting_cliques(ns, sizes.cliques).await,
+            Self::RejectedCliques => create_rejected_cliques(ns, sizes.quota_cliques).await,
         }
     }
 
@@ -321,4 +303,28 @@ async fn delete_a_pod(ns: &Namespace) {
     let (name, uid) = (pod.name_any(), pod.uid().expect("a uid"));
     ns.delete_object::<Pod>(&name).await;
     await_condition(pods, &name, conditions::is_deleted(&uid)).await.expect("the pod is deleted");
+}
+
+/// More cliques than the quota has pods for.
+async fn create_waiting_cliques(ns: &Namespace, cliques: usize) {
+    create_quota(ns, PODS, POD_QUOTA).await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
+    let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
+    let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
+    ns.create_yaml::<PodCliqueSet>(&set_of_replicas(cliques, 1, 1)).await;
+    ns.wait_for("all cliques exist", |state| state.cliques.len() == other + cliques).await;
+}
+
+/// Sets with more cliques than the quota allows.
+async fn create_rejected_cliques(ns: &Namespace, quota_cliques: usize) {
+    create_quota(ns, CLIQUES, CLIQUE_QUOTA).await;
+    for number in 0..QUOTA_SETS {
+        let in_base_gang = quota_cliques.min(MAX_POD_GROUPS);
+        let set = set_of_group(&format!("hostile-{number}"), quota_cliques, in_base_gang);
+        ns.create_yaml::<PodCliqueSet>(&set).await;
+    }
+    ns.wait_for("the quota is used, and all scaling groups exist", |state| {
+        state.groups.len() == QUOTA_SETS && u32::try_from(state.cliques.len()) == Ok(CLIQUE_QUOTA)
+    })
+    .await;
 }
