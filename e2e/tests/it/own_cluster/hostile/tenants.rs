@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::interval;
 
-use crate::it::rejected_creates::{CLAIMS, CLIQUES, PODS, create_empty_quota, create_quota};
+use crate::it::rejected_creates::{CLIQUES, PODS, create_empty_quota, create_quota};
 
 mod memory;
 
@@ -135,26 +135,33 @@ impl Tenant {
         match self {
             Self::LargePods | Self::ManyPods => create_empty_quota(ns, PODS).await,
             Self::ManyPodGroups => create_unwatched_namespace(ns).await,
-            Self::ClaimsPerPod => {
-                create_empty_quota(ns, CLAIMS).await;
-                memory::create_clique(ns, sizes.pod_claims).await;
-            }
-            Self::DenseSets => {
-                create_empty_quota(ns, PODS).await;
-                memory::create_dense_sets(ns, sizes.dense_sets).await;
-            }
+            Self::ClaimsPerPod => memory::create_clique(ns, sizes.pod_claims).await,
+            Self::DenseSets => memory::create_dense_sets(ns, sizes.dense_sets).await,
             Self::OversizedGang => {
                 create_unwatched_namespace(ns).await;
                 create_pod_groups(ns, sizes.pod_groups).await;
             }
             Self::WaitingCliques => create_waiting_cliques(ns, sizes.cliques).await,
-            Self::RejectedCliques => create_rejected_cliques(ns, sizes.quota_cliques).await,
+            Self::RejectedCliques => {
+                create_quota(ns, CLIQUES, CLIQUE_QUOTA).await;
+                for number in 0..QUOTA_SETS {
+                    let in_base_gang = sizes.quota_cliques.min(MAX_POD_GROUPS);
+                    let set = set_of_group(&format!("hostile-{number}"), sizes.quota_cliques, in_base_gang);
+                    ns.create_yaml::<PodCliqueSet>(&set).await;
+                }
+                ns.wait_for("the quota is used, and all scaling groups exist", |state| {
+                    state.groups.len() == QUOTA_SETS && u32::try_from(state.cliques.len()) == Ok(CLIQUE_QUOTA)
+                })
+                .await;
+            }
         }
     }
 
     /// Causes work until the future is dropped.
     pub(super) async fn disturb(self, ns: &Namespace, sizes: &Sizes) -> Infallible {
         let mut seconds = interval(Duration::from_secs(1));
+        // A change of a dense set is a second of work for the services and the API server together.
+        let mut changes = interval(Duration::from_secs(10));
         let mut round = 0;
         loop {
             match self {
@@ -175,7 +182,7 @@ impl Tenant {
                     memory::scale_clique(ns, sizes.pod_claims).await;
                 }
                 Self::DenseSets => {
-                    seconds.tick().await;
+                    changes.tick().await;
                     memory::change_dense_set(ns, sizes.dense_sets, round).await;
                 }
                 Self::RejectedCliques => {
@@ -189,6 +196,16 @@ impl Tenant {
             round += 1;
         }
     }
+}
+
+/// Creates a set that uses the whole quota, and cliques that wait for it.
+async fn create_waiting_cliques(ns: &Namespace, cliques: usize) {
+    create_quota(ns, PODS, POD_QUOTA).await;
+    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
+    let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
+    let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
+    ns.create_yaml::<PodCliqueSet>(&set_of_replicas(cliques, 1, 1)).await;
+    ns.wait_for("all cliques exist", |state| state.cliques.len() == other + cliques).await;
 }
 
 /// A set with one clique per replica.
@@ -303,28 +320,4 @@ async fn delete_a_pod(ns: &Namespace) {
     let (name, uid) = (pod.name_any(), pod.uid().expect("a uid"));
     ns.delete_object::<Pod>(&name).await;
     await_condition(pods, &name, conditions::is_deleted(&uid)).await.expect("the pod is deleted");
-}
-
-/// More cliques than the quota has pods for.
-async fn create_waiting_cliques(ns: &Namespace, cliques: usize) {
-    create_quota(ns, PODS, POD_QUOTA).await;
-    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("other", 4)).await;
-    let is_available = |state: &NamespaceState| state.is_available("other") && state.pods.len() == 20;
-    let other = ns.wait_for("the other set uses the quota", is_available).await.cliques.len();
-    ns.create_yaml::<PodCliqueSet>(&set_of_replicas(cliques, 1, 1)).await;
-    ns.wait_for("all cliques exist", |state| state.cliques.len() == other + cliques).await;
-}
-
-/// Sets with more cliques than the quota allows.
-async fn create_rejected_cliques(ns: &Namespace, quota_cliques: usize) {
-    create_quota(ns, CLIQUES, CLIQUE_QUOTA).await;
-    for number in 0..QUOTA_SETS {
-        let in_base_gang = quota_cliques.min(MAX_POD_GROUPS);
-        let set = set_of_group(&format!("hostile-{number}"), quota_cliques, in_base_gang);
-        ns.create_yaml::<PodCliqueSet>(&set).await;
-    }
-    ns.wait_for("the quota is used, and all scaling groups exist", |state| {
-        state.groups.len() == QUOTA_SETS && u32::try_from(state.cliques.len()) == Ok(CLIQUE_QUOTA)
-    })
-    .await;
 }

@@ -6,6 +6,8 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::it::rejected_creates::{CLAIMS, PODS, create_empty_quota};
+
 /// The clique with many claims per pod, which belongs to no set.
 const CLIQUE: &str = "hostile-0-a";
 /// So many pods of the clique need more claims than a clique may have.
@@ -16,8 +18,10 @@ const MAX_OBJECTS: usize = 100_000;
 const DENSE_CLIQUES: usize = 62;
 const TOLERATIONS: usize = 1000;
 
-/// Creates the clique with its list of claims. Admission limits the claims of a set, and a user may create a `PodClique`, too.
+/// Creates a quota that allows no claim, and the clique with its list of claims. Admission limits the claims of a set, and a user may
+/// create a `PodClique`, too.
 pub(super) async fn create_clique(ns: &Namespace, claims: usize) {
+    create_empty_quota(ns, CLAIMS).await;
     let spec =
         json!({ "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": { "deviceClassName": "gpu" } }] } } });
     let claim = |at: usize| json!({ "template": format!("t-{at}"), "scope": "PerReplica", "templateSpec": spec });
@@ -41,8 +45,9 @@ pub(super) async fn scale_clique(ns: &Namespace, claims: usize) {
     }
 }
 
-/// Creates the sets, and waits until their cliques exist.
+/// Creates a quota that allows no pod, and the sets, and waits until their cliques exist.
 pub(super) async fn create_dense_sets(ns: &Namespace, sets: usize) {
+    create_empty_quota(ns, PODS).await;
     for number in 0..sets {
         let name = format!("dense-{number}");
         let spec = json!({ "replicas": 1, "template": { "cliques": dense_cliques(&name) } });
