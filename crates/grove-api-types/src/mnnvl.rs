@@ -38,8 +38,7 @@ pub fn only_gpu_request(pod: &RawPodSpec) -> RawPodSpec {
 
 /// Whether the container requests GPUs, in its limits or requests.
 fn container_requests_gpu(container: &Value) -> bool {
-    let amount = |kind: &str| container.get("resources")?.get(kind)?.get(GPU);
-    ["limits", "requests"].into_iter().filter_map(amount).any(is_positive)
+    gpus_of_container(container) > 0
 }
 
 /// The GPUs that a pod of this spec gets: those of its containers together, or of the init container with most, if it has more.

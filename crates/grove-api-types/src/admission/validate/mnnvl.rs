@@ -71,8 +71,11 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
 fn warn_of_partial_nodes(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let Some(node) = context.facts.gpus_per_node else { return };
     for (path, clique) in context.cliques() {
-        let (gpus, group) = (gpus_of_pod(&clique.spec.pod_spec), context.group_of(&clique.name));
-        if gpus < node && domain_of_clique(context.set, 0, group, clique).is_some() {
+        if domain_of_clique(context.set, 0, context.group_of(&clique.name), clique).is_none() {
+            continue;
+        }
+        let gpus = gpus_of_pod(&clique.spec.pod_spec);
+        if gpus < node {
             let text = format!(
                 "has {gpus} of the {node} GPUs of a node: a node has one IMEX channel, so it runs one pod of a compute domain; request all \
                  GPUs, or set {AUTO_MNNVL}: {AUTO_MNNVL_DISABLED}"
