@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::annotation_value;
-use grove_controller::merge_patch::create_merge_patch_of;
+use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
@@ -71,7 +71,6 @@ fn owners<K: Resource>(live: &K, desired: &K) -> Option<Vec<OwnerReference>> {
 
 /// The merge patch from the live to the desired labels, annotations and spec. Most children are equal, and only unequal ones
 /// are converted to JSON.
-#[expect(clippy::expect_used, reason = "an API object consists of maps with string keys, which always serialise")]
 pub(crate) fn difference<K, S>(live: &K, desired: &K, spec: fn(&K) -> &S) -> Option<Value>
 where
     K: Resource<DynamicType = ()>,
@@ -85,7 +84,7 @@ where
         metadata: ComparedMetadata { labels: K::labels(object), annotations: K::annotations(object) },
         spec: spec(object),
     };
-    create_merge_patch_of(&compared(live), &compared(desired)).expect("a part of an object serialises")
+    create_merge_patch(&compared(live), &compared(desired))
 }
 
 /// The compared fields of a child.
