@@ -54,6 +54,30 @@ where
     Ok(Page { items: items.unwrap_or_default(), continue_token })
 }
 
+/// The first value that `find` returns for one of the objects that the parameters select. Lists pages until then.
+///
+/// # Errors
+/// The error of a request, or of an object that cannot be decoded as `T`.
+pub async fn find<K, T, R>(
+    client: &Client,
+    namespace: Option<&str>,
+    mut params: ListParams,
+    mut find: impl FnMut(T) -> Option<R>,
+) -> Result<Option<R>, kube::Error>
+where
+    K: Resource<DynamicType = ()>,
+    T: DeserializeOwned,
+{
+    loop {
+        let Page { items, continue_token } = page::<K, T>(client, namespace, &params).await?;
+        if let Some(found) = items.into_iter().find_map(&mut find) {
+            return Ok(Some(found));
+        }
+        let Some(token) = continue_token else { return Ok(None) };
+        params = params.continue_token(&token);
+    }
+}
+
 /// The metadata of the objects that the parameters select.
 ///
 /// # Errors

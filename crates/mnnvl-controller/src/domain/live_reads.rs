@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::observed::{DomainNeed, Observed, Replica, Retention};
+use super::observed::{DomainNeed, Observed, Retention};
 use crate::context::DomainContext;
 use crate::replica_objects::{DomainUse, LivePod, may_be_of_set, selector};
 
@@ -64,7 +64,10 @@ async fn is_unused(client: &Client, domain: &ComputeDomain, retention: Retention
             (replica, |kind| kind != DomainUse::No)
         }
     };
-    let has_user = has_pod(client, &namespace, replica, |pod| retains(pod.use_of(domain.claim_template()))).await?;
+    let selector = labels::selector(&selector(&replica.set, replica.index));
+    let params = ListParams::default().labels(&selector).fields(NOT_ENDED).limit(PAGE);
+    let user = |pod: LivePod| retains(pod.use_of(domain.claim_template())).then_some(());
+    let has_user = live_list::find::<Pod, _, _>(client, Some(&namespace), params, user).await?.is_some();
     Ok(!has_user)
 }
 
@@ -74,31 +77,13 @@ fn is_active(clique: Metadata) -> bool {
     clique.deletion_timestamp.is_none() && may_be_of_set(&metadata)
 }
 
-/// Whether the replica has such a pod that has not ended.
-async fn has_pod(
-    client: &Client,
-    namespace: &str,
-    Replica { set, index }: &Replica,
-    is_match: impl Fn(&LivePod) -> bool,
-) -> Result<bool, kube::Error> {
-    let selector = labels::selector(&selector(set, *index));
-    let mut params = ListParams::default().labels(&selector).fields(NOT_ENDED).limit(PAGE);
-    loop {
-        let page = live_list::page::<Pod, LivePod>(client, Some(namespace), &params).await?;
-        if page.items.iter().any(&is_match) {
-            return Ok(true);
-        }
-        let Some(token) = page.continue_token else { return Ok(false) };
-        params.continue_token = Some(token);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::domain::observed::Replica;
 
     /// Whether nothing uses the domain `llm-1` in the lists of these cliques and pods.
     async fn unused(cliques: &Value, pods: &[Value], retention: fn(&Replica) -> Retention<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! The live LIST of sets before the finalizer of a topology is removed: the cache may lack a set that was just created.
 
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_runtime::live_list::{self, Page};
+use grove_runtime::live_list;
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::value::RawValue;
@@ -26,17 +26,12 @@ pub(super) async fn live_references(client: &Client, name: &str, default: &str) 
 
 /// Each set is decoded on its own: a set that cannot be decoded has no gangs, so it refers to nothing.
 async fn first_referring_set(client: &Client, name: &str, default: &str) -> Result<Option<String>, kube::Error> {
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let Page { items, continue_token } =
-            live_list::page::<PodCliqueSet, Box<RawValue>>(client, None, &params).await?;
-        let mut sets = items.into_iter().filter_map(|item| serde_json::from_str::<SlimSet>(item.get()).ok());
-        if let Some(set) = sets.find(|set| set.refers_to(name, default)) {
-            return Ok(Some(set.key()));
-        }
-        let Some(token) = continue_token else { return Ok(None) };
-        params = params.continue_token(&token);
-    }
+    let params = ListParams::default().limit(PAGE);
+    let referring = |item: Box<RawValue>| {
+        let set = serde_json::from_str::<SlimSet>(item.get()).ok()?;
+        set.refers_to(name, default).then(|| set.key())
+    };
+    live_list::find::<PodCliqueSet, _, _>(client, None, params, referring).await
 }
 
 #[cfg(test)]
