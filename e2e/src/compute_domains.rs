@@ -2,12 +2,12 @@
 //! the domain, and every node has one channel. So the real scheduler allocates the claims, and pods with the claim of a domain run.
 
 use anyhow::{Context, Result};
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
 use grove_dev_harness::compute_domain_channels::{self, CHANNELS};
 use grove_dev_harness::devices::create;
-use grove_dev_harness::live_objects::changes;
+use grove_dev_harness::live_objects::{Kind, changes};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
@@ -61,12 +61,8 @@ impl Driver {
     /// Starts to serve the domains of the namespace.
     pub fn start(ns: &Namespace) -> Self {
         let (client, namespace) = (ns.client.clone(), ns.name.clone());
-        let domains = changes::<ComputeDomain>(&client, &namespace)
-            .flat_map(|changes| stream::iter(changes.into_iter().filter_map(|change| change.object)));
-        let pods = changes::<Pod>(&client, &namespace)
-            .flat_map(|changes| stream::iter(changes.into_iter().filter_map(|change| change.object)));
-        let domains = domains.map(|domain| Watched::Domain(Box::new(domain)));
-        let pods = pods.map(|pod| Watched::Pod(Box::new(pod)));
+        let domains = versions(&client, &namespace).map(|domain| Watched::Domain(Box::new(domain)));
+        let pods = versions(&client, &namespace).map(|pod| Watched::Pod(Box::new(pod)));
         Self(tokio::spawn(async move {
             let mut changes = Box::pin(stream::select(domains, pods));
             while let Some(change) = changes.next().await {
@@ -79,6 +75,12 @@ impl Driver {
             }
         }))
     }
+}
+
+/// Each version of each object of the kind.
+fn versions<K: Kind>(client: &Client, namespace: &str) -> impl Stream<Item = K> + Send + 'static {
+    changes::<K>(client, namespace)
+        .flat_map(|changes| stream::iter(changes.into_iter().filter_map(|change| change.object)))
 }
 
 /// Adds the driver's finalizer and label, and creates the claim template and the `DaemonSet`.

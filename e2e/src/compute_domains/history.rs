@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use super::{GROVE_FINALIZER, claim_template};
+use crate::binding_log::is_bound;
 use crate::namespace::Namespace;
 use crate::watch_history::{Change, WatchHistory, replace};
 
@@ -129,10 +130,6 @@ fn uses(pod: &Pod, domain: &ComputeDomain) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
     !has_ended && claim_template(pod).is_some_and(|template| template == domain.claim_template())
-}
-
-fn is_bound(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
 fn is_protected(domain: &ComputeDomain) -> bool {
