@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AutoScalingConfig, MAX_REPLICAS};
 use crate::raw::RawPodSpec;
+use crate::scheduler_v1alpha1::required_replicas;
 
 mod status;
 
@@ -73,9 +74,8 @@ pub struct PodCliqueSpec {
 }
 
 impl PodCliqueSpec {
-    /// The number of pods that must be ready for the clique to be available: `minAvailable`, or `replicas` if a user scaled the
-    /// clique below `minAvailable`.
+    /// The number of pods that must be ready for the clique to be available. See [`required_replicas`].
     pub fn required_replicas(&self) -> i32 {
-        self.min_available.unwrap_or(self.replicas).min(self.replicas)
+        required_replicas(self.min_available.unwrap_or(self.replicas), Some(self.replicas))
     }
 }
