@@ -167,6 +167,11 @@ impl PodGroupName {
     pub fn of_incarnation(gang: &PodGangName, incarnation: i64) -> Self {
         Self(format!("{gang}-{incarnation}"))
     }
+
+    /// A later `PodGroup` of the same incarnation: `<gang>-<incarnation>.<successor>`.
+    pub fn of_successor(gang: &PodGangName, incarnation: i64, successor: i64) -> Self {
+        Self(format!("{gang}-{incarnation}.{successor}"))
+    }
 }
 
 impl HeadlessServiceName {

@@ -44,10 +44,19 @@ impl ApiVersion {
     }
 }
 
+/// The numbers in the name of a `PodGroup`. A later `PodGroup` of the gang has a larger number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodGroupNumber {
+    /// The incarnation of the gang.
+    pub incarnation: i64,
+    /// `None` for the first `PodGroup` of the incarnation. A successor has the pods that were not bound when it began.
+    pub successor: Option<i64>,
+}
+
 /// The name and the immutable fields of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroupRef {
-    /// `<PodGang>-<incarnation>`.
+    /// `<PodGang>-<incarnation>`, or `<PodGang>-<incarnation>.<successor>`.
     pub name: String,
     /// The immutable fields.
     pub spec: PodGroupSpec,
@@ -57,7 +66,8 @@ pub struct PodGroupRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupSpec {
-    /// The number of pods that are scheduled together: the sum of the minimums of the cliques.
+    /// The number of pods that are scheduled together: the sum of the minimums of the cliques, in a successor without the pods that were
+    /// bound when it began.
     pub min_count: i32,
     /// The priority of the gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +75,10 @@ pub struct PodGroupSpec {
     /// How the gang is packed; `None` without topology constraints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<PackRecord>,
+    /// The required pods of the cliques that were scaled below their minimum, by the name of the clique. Further pods of them are created
+    /// only after the next decision, which may be about another `PodGroup`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub below_minimum: BTreeMap<String, i32>,
 }
 
 /// The topology constraints at the beginning of an incarnation.
@@ -83,10 +97,11 @@ impl PodGroupSpec {
     /// Whether an incarnation with these fields is what `wanted` describes. The keys are not compared: the API server may not store the
     /// wanted one, and otherwise it follows from the constraints.
     pub fn satisfies(&self, wanted: &Self) -> bool {
-        let Self { min_count, priority_class_name, packing } = self;
+        let Self { min_count, priority_class_name, packing, below_minimum } = self;
         let constraints = |packing: &Option<PackRecord>| packing.as_ref().map(|packing| packing.constraints.clone());
         *min_count == wanted.min_count
             && *priority_class_name == wanted.priority_class_name
+            && *below_minimum == wanted.below_minimum
             && constraints(packing) == constraints(&wanted.packing)
     }
 }
@@ -95,7 +110,18 @@ impl PodGroupRef {
     /// The `PodGroup` of a new incarnation of the gang. The incarnation is the time in milliseconds since 1970, so the name differs from
     /// those of all earlier incarnations, whose pods may still be terminating.
     pub fn of_incarnation(gang: &str, milliseconds: i64, spec: PodGroupSpec) -> Self {
-        Self { name: PodGroupName::of_incarnation(&PodGangName::new(gang), milliseconds).into(), spec }
+        Self::of_number(gang, PodGroupNumber { incarnation: milliseconds, successor: None }, spec)
+    }
+
+    /// The `PodGroup` of this number.
+    pub fn of_number(gang: &str, number: PodGroupNumber, spec: PodGroupSpec) -> Self {
+        let PodGroupNumber { incarnation, successor } = number;
+        let gang = PodGangName::new(gang);
+        let name = successor.map_or_else(
+            || PodGroupName::of_incarnation(&gang, incarnation),
+            |successor| PodGroupName::of_successor(&gang, incarnation, successor),
+        );
+        Self { name: name.into(), spec }
     }
 
     /// The `PodGroup` that the annotations of the gang name; `None` if they name none.
@@ -125,16 +151,22 @@ pub fn name_in_annotation<'a>(
     object: &'a impl ResourceExt,
 ) -> Result<Option<&'a str>, UnreadableAnnotation> {
     let Some(name) = object.annotations().get(POD_GROUP) else { return Ok(None) };
-    let detail = || format!("it is not the name of the PodGang, {gang}, a hyphen and a number");
-    incarnation(gang, name).ok_or_else(|| UnreadableAnnotation::invalid(POD_GROUP, &detail()))?;
+    let detail = || {
+        format!("it is not the name of the PodGang, {gang}, a hyphen, a number, and possibly a dot and another number")
+    };
+    number(gang, name).ok_or_else(|| UnreadableAnnotation::invalid(POD_GROUP, &detail()))?;
     Ok(Some(name))
 }
 
-/// The incarnation of the gang in the name of a `PodGroup`; `None` if the name is not `<PodGang>-<incarnation>`. Later incarnations have
-/// larger numbers.
-pub fn incarnation(gang: &str, pod_group: &str) -> Option<i64> {
-    let digits = pod_group.strip_prefix(gang)?.strip_prefix('-')?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+/// The number in the name of a `PodGroup` of the gang; `None` if the name is neither `<PodGang>-<incarnation>` nor
+/// `<PodGang>-<incarnation>.<successor>`.
+pub fn number(gang: &str, pod_group: &str) -> Option<PodGroupNumber> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let numbers = pod_group.strip_prefix(gang)?.strip_prefix('-')?;
+    let Some((incarnation, successor)) = numbers.split_once('.') else {
+        return Some(PodGroupNumber { incarnation: digits(numbers)?, successor: None });
+    };
+    Some(PodGroupNumber { incarnation: digits(incarnation)?, successor: Some(digits(successor)?) })
 }
 
 /// The base gang of a scaled gang, from its name and the label of its set; `None` for a base gang.
@@ -163,7 +195,12 @@ mod tests {
     fn annotations_round_trip() {
         let packing = PackRecord { key: Some("rack".to_owned()), constraints: "1".to_owned() };
         for (priority_class_name, packing) in [(None, None), (Some("high".to_owned()), Some(packing))] {
-            let spec = PodGroupSpec { min_count: 8, priority_class_name, packing };
+            let spec = PodGroupSpec {
+                min_count: 8,
+                priority_class_name,
+                packing,
+                below_minimum: [("a".to_owned(), 0)].into(),
+            };
             let group = PodGroupRef::of_incarnation("my-llm-0", 1_700_000_000_000, spec);
             assert_eq!(group.name, "my-llm-0-1700000000000");
             let mut gang = gang("my-llm-0", &[]);
@@ -175,14 +212,35 @@ mod tests {
     #[test]
     fn a_name_that_no_incarnation_has_is_an_error() {
         let record = (POD_GROUP_SPEC, r#"{"minCount":1}"#);
-        for name in
-            ["", "my-llm-0", "my-llm-0-", "my-llm-0-x", "other-1", "my-llm-0--1", "my-llm-0-99999999999999999999"]
-        {
+        for name in [
+            "",
+            "my-llm-0",
+            "my-llm-0-",
+            "my-llm-0-x",
+            "other-1",
+            "my-llm-0--1",
+            "my-llm-0-99999999999999999999",
+            "my-llm-0-1.",
+            "my-llm-0-.2",
+            "my-llm-0-1.2.3",
+            "my-llm-0-1-2",
+        ] {
             let error = PodGroupRef::of_gang(&gang("my-llm-0", &[(POD_GROUP, name), record])).expect_err(name);
             let message = error.message("topology-controller");
             assert!(message.starts_with("annotation grove.io/pod-group cannot be decoded: "), "{message}");
         }
         assert_eq!(PodGroupRef::of_gang(&gang("my-llm-0", &[record])), Ok(None));
+    }
+
+    #[test]
+    fn later_pod_groups_of_a_gang_have_larger_numbers() {
+        let of = |incarnation, successor| PodGroupNumber { incarnation, successor };
+        let numbers = [of(9, None), of(10, None), of(10, Some(2)), of(10, Some(11)), of(11, None)];
+        assert!(numbers.is_sorted());
+        for expected in numbers {
+            let PodGroupRef { name, .. } = PodGroupRef::of_number("my-llm-0", expected, PodGroupSpec::default());
+            assert_eq!(number("my-llm-0", &name), Some(expected), "{name}");
+        }
     }
 
     #[test]
@@ -194,7 +252,7 @@ mod tests {
         };
         let of_older_writer = read(Some(r#"{"minCount":3,"packing":{"constraints":"1"}}"#)).unwrap().unwrap().spec;
         let packing = PackRecord { key: None, constraints: "1".to_owned() };
-        assert_eq!(of_older_writer, PodGroupSpec { min_count: 3, priority_class_name: None, packing: Some(packing) });
+        assert_eq!(of_older_writer, PodGroupSpec { min_count: 3, packing: Some(packing), ..PodGroupSpec::default() });
         for (record, is_of_later_version) in [
             (None, false),
             (Some("["), false),
@@ -217,6 +275,7 @@ mod tests {
                 key: Some(key.to_owned()).filter(|key| !key.is_empty()),
                 constraints: constraints.to_owned(),
             }),
+            below_minimum: BTreeMap::new(),
         };
         let wanted = spec(2, "a", Some(("rack", "1")));
         for (recorded, satisfies) in [
@@ -226,6 +285,7 @@ mod tests {
             (spec(2, "a", None), false),
             (spec(3, "a", Some(("rack", "1"))), false),
             (spec(2, "b", Some(("rack", "1"))), false),
+            (PodGroupSpec { below_minimum: [("a".to_owned(), 1)].into(), ..wanted.clone() }, false),
         ] {
             assert_eq!(recorded.satisfies(&wanted), satisfies, "{recorded:?}");
         }

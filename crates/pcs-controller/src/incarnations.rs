@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::{Stream, StreamExt};
 use grove_api_types::configuration::NativeGangs;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
@@ -27,6 +28,7 @@ use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
 mod decision;
+mod gang_pods;
 pub(crate) mod live_reads;
 mod pod_group;
 mod pod_groups;
@@ -35,6 +37,9 @@ mod pod_groups;
 mod tests;
 
 pub(crate) use self::decision::{GangCliques, GangState, latest};
+pub(crate) use self::gang_pods::GangPods;
+#[cfg(test)]
+pub(crate) use self::gang_pods::{BoundPod, BoundPods};
 pub(crate) use self::pod_group::PodGroup;
 pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 
@@ -64,8 +69,17 @@ struct Choices {
 pub(crate) struct Choice {
     /// The chosen `PodGroup`, which no clique had when it was chosen.
     pub(crate) next: Option<PodGroupRef>,
-    /// The fields for which a live LIST showed a bound pod. They wait for the next restart of the gang.
-    pub(crate) postponed: Option<PodGroupSpec>,
+    /// What a live LIST showed bound pods for. While it stays the same, so does the decision.
+    pub(crate) postponed: Option<DecisionInput>,
+}
+
+/// What the decision about a gang with bound pods depends on. The gang is decided again when one of them changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionInput {
+    /// The fields that the gang gets without bound pods.
+    pub(crate) wanted: PodGroupSpec,
+    /// The pods of its cliques.
+    pub(crate) pods: GangPods,
 }
 
 impl Incarnations {
@@ -133,6 +147,50 @@ impl Incarnations {
         if !choices.is_empty() {
             by_set.insert(uid(set).to_owned(), choices);
         }
+    }
+
+    /// Whether a live LIST has shown a bound pod of the gang, and its cliques have reported no change since.
+    pub(crate) fn has_bound_pods(
+        choices: &BTreeMap<String, Choice>,
+        gang: &PodGang,
+        cliques: &Cache<PodClique>,
+    ) -> bool {
+        let postponed = choices.get(&gang.name_any()).and_then(|choice| choice.postponed.as_ref());
+        let namespace = gang.metadata.namespace.as_deref().unwrap_or_default();
+        postponed.is_some_and(|postponed| postponed.pods.equal_those_of(Some(gang), cliques, namespace))
+    }
+
+    /// The sets with a changed clique that a decision depends on: its gang has a `PodGroup`, and another number of pods is desired, or bound
+    /// while the decision about the gang is postponed.
+    pub(crate) fn sets_of_changed_cliques(
+        &self,
+        sets: &Cache<PodCliqueSet>,
+        cliques: &Cache<PodClique>,
+    ) -> impl Stream<Item = ObjectRef<PodCliqueSet>> + Send + 'static + use<> {
+        let (incarnations, sets) = (self.clone(), sets.clone());
+        cliques
+            .subscribe()
+            .filter_map(move |delta| std::future::ready(incarnations.set_of_changed_clique(&sets, &delta)))
+    }
+
+    fn set_of_changed_clique(
+        &self,
+        sets: &Cache<PodCliqueSet>,
+        delta: &Delta<PodClique>,
+    ) -> Option<ObjectRef<PodCliqueSet>> {
+        let clique = delta.object().filter(|clique| clique.annotations().contains_key(labels::POD_GROUP))?;
+        let [old, new] = [&delta.old, &delta.new].map(|clique| clique.as_deref());
+        let replicas = |clique: &PodClique| clique.spec.replicas;
+        let scheduled = |clique: &PodClique| clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
+        let is_scaled = old.is_some() && new.is_some() && old.map(replicas) != new.map(replicas);
+        let has_other_pods = old.map(scheduled) != new.map(scheduled) || old.map(replicas) != new.map(replicas);
+        let set = sets.get(clique.metadata.namespace.as_deref()?, clique.labels().get(labels::PART_OF)?)?;
+        let is_postponed = || {
+            let choices = self.choices.lock();
+            let choice = choices.by_set.get(uid(&set)).zip(clique.labels().get(labels::POD_GANG));
+            choice.and_then(|(gangs, gang)| gangs.get(gang)).is_some_and(|choice| choice.postponed.is_some())
+        };
+        (is_scaled || (has_other_pods && is_postponed())).then(|| ObjectRef::from_obj(&*set))
     }
 
     /// Drops the decisions about a deleted set.

@@ -62,7 +62,9 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<SetOwner>>) {
 /// - the creation of a `ResourceClaimTemplate` from which the set creates claims;
 /// - the deletion of a clique of a scaling group with claims: a claim of a removed replica may be deleted then;
 /// - the end of the termination of its namespace, because nothing was created during it;
-/// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it.
+/// - a scaling group that waits for the `PodGroup` of a gang, because only the set decides it;
+/// - another number of desired pods of a clique whose gang has a `PodGroup`, and another number of its scheduled pods if the decision about
+///   the `PodGroup` of its gang depends on the bound pods.
 fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
     let sets = &ctx.caches.sets;
     let requested = stream::iter(ctx.caches.incarnations.requested_decisions()).flatten();
@@ -73,6 +75,7 @@ fn triggers(ctx: &Context<SetOwner>) -> ControllerBuilder<PodCliqueSet> {
         .watches(ctx.caches.compute_domains.changed_sets())
         .watches(ctx.caches.resource_claims.sets_of_created(sets))
         .watches(sets_of_deleted_cliques(&ctx.caches.cliques))
+        .watches(ctx.caches.incarnations.sets_of_changed_cliques(sets, &ctx.caches.cliques))
         .watches(ctx.caches.resource_claims.access.owners_after_change(sets))
         .retry_on(owners_after_namespace_termination(sets, &ctx.caches.terminating_namespaces))
 }
@@ -87,7 +90,7 @@ async fn reconcile(set: Arc<PodCliqueSet>, ctx: Arc<Context<SetOwner>>) -> Resul
     let templates = observed.templates_to_read();
     let read_errors =
         ctx.caches.resource_claims.read_templates(&ctx.client, templates, &mut observed.claims.templates).await;
-    ctx.caches.incarnations.record(&set, observed.pod_groups.choices());
+    observe::record_pod_groups(&ctx, &observed);
     let plan = plan::plan(&observed, now);
     let result = ctx.children.execute(&ctx.executor, &set, &plan, &observed.backed_off).await;
     let status = |result: &ExecutionResult| {

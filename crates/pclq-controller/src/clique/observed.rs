@@ -9,7 +9,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
 use grove_api_types::pack_affinity::PackAffinity;
-use grove_api_types::pod_group::{self, incarnation};
+use grove_api_types::pod_group::{self, PodGroupNumber, PodGroupRef};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -192,27 +192,59 @@ impl Observed {
         self.pod_group().filter(|_| self.live().all(|pod| pod.pod_group().is_some()))
     }
 
-    /// Whether the pod belongs to an earlier incarnation of the gang. The gang must confirm the annotation of the clique: a user may have
-    /// edited it. A pod without a `PodGroup` stays: the API server may have dropped the field.
+    /// Whether the pod belongs to an earlier incarnation of the gang.
     pub(crate) fn is_of_earlier_incarnation(&self, pod: &SlimPod) -> bool {
-        let (Some(current), Some(gang)) = (self.pod_group(), self.gang.as_deref()) else { return false };
-        let confirms = gang.annotations().get(labels::POD_GROUP).is_some_and(|of_gang| of_gang == current);
-        let incarnation = |pod_group| incarnation(gang.metadata.name.as_deref().unwrap_or_default(), pod_group);
-        confirms && pod.pod_group().is_some_and(|group| group != current && incarnation(group) < incarnation(current))
+        let numbers = self.pod_group_numbers(pod);
+        numbers.is_some_and(|(of_pod, current)| of_pod.incarnation < current.incarnation)
+    }
+
+    /// Whether the pod has to be replaced before it is bound: it belongs to an earlier `PodGroup` of the incarnation, or has other topology
+    /// constraints. A bound pod stays. While no successor could be created, all pods stay.
+    pub(crate) fn is_outdated_and_pending(&self, pod: &SlimPod) -> bool {
+        let is_of_earlier_group = || self.pod_group_numbers(pod).is_some_and(|(of_pod, current)| of_pod < current);
+        let is_outdated = !pod.is_scheduled() && (self.has_other_affinity(pod) || is_of_earlier_group());
+        is_outdated && self.unreadable_annotations().next().is_none()
+    }
+
+    /// The numbers of the `PodGroup`s of the pod and of the clique. The gang must confirm the annotation of the clique: a user may have edited
+    /// it. A pod without a `PodGroup` has no number, so it stays: the API server may have dropped the field.
+    fn pod_group_numbers(&self, pod: &SlimPod) -> Option<(PodGroupNumber, PodGroupNumber)> {
+        let (current, gang) = (self.pod_group()?, self.gang.as_deref()?);
+        let is_confirmed = gang.annotations().get(labels::POD_GROUP).is_some_and(|of_gang| of_gang == current);
+        let number = |group| pod_group::number(gang.metadata.name.as_deref().unwrap_or_default(), group);
+        number(pod.pod_group()?).zip(number(current)).filter(|_| is_confirmed)
+    }
+
+    /// Why no pod from this index on is created: pcs-controller first has to decide which `PodGroup` it belongs to. Otherwise it could be bound
+    /// before the others that the gang needs.
+    pub(crate) fn undecided_pods(&self) -> Option<(i32, Waiting)> {
+        let gang = self.gang.as_deref()?;
+        let PodGroupRef { name, spec } = PodGroupRef::of_gang(gang).ok().flatten()?;
+        let gang = gang.metadata.name.as_deref().unwrap_or_default();
+        let counted = spec.below_minimum.get(self.clique.metadata.name.as_deref()?).copied();
+        let is_behind = pod_group::number(gang, self.pod_group()?) < pod_group::number(gang, &name);
+        let first = match counted.filter(|counted| self.clique.spec.required_replicas() > *counted) {
+            _ if is_behind => 0,
+            Some(counted) => counted,
+            None => return None,
+        };
+        let message = format!(
+            "further pods wait until pcs-controller has decided which PodGroup of PodGang {gang} they belong to"
+        );
+        Some((first, Waiting::new(available::POD_GANG_PENDING, message)))
     }
 
     /// The incarnation of the gang of its new pods; `None` without a `PodGroup`.
     pub(crate) fn incarnation(&self) -> Option<i64> {
-        incarnation(self.clique.labels().get(labels::POD_GANG)?, self.pod_group()?)
+        let number = pod_group::number(self.clique.labels().get(labels::POD_GANG)?, self.pod_group()?)?;
+        Some(number.incarnation)
     }
 
-    /// Whether the pod was created with other topology constraints and waits for the scheduler. A bound pod stays where it is, and a pod
-    /// without the annotation was created before the annotation existed. While no successor could be created, all pods stay.
-    pub(crate) fn is_pending_with_other_affinity(&self, pod: &SlimPod) -> bool {
-        let of_pod = pod.annotations().get(labels::PACK_AFFINITY).filter(|_| !pod.is_scheduled());
+    /// Whether the pod was created with other topology constraints. A pod without the annotation was created before the annotation existed.
+    fn has_other_affinity(&self, pod: &SlimPod) -> bool {
+        let of_pod = pod.annotations().get(labels::PACK_AFFINITY);
         let current = self.clique.annotations().get(labels::PACK_AFFINITY).map_or("", String::as_str);
-        let has_other = of_pod.is_some_and(|affinity| !annotation_value::is_equal(affinity, current));
-        has_other && self.unreadable_annotations().next().is_none()
+        of_pod.is_some_and(|affinity| !annotation_value::is_equal(affinity, current))
     }
 
     /// The annotations of the clique that cannot be read, each with the reason of a condition. New pods need their values.

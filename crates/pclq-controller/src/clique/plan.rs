@@ -76,6 +76,12 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
         .with_independent_stages()
         .waiting(is_omitted_for_namespace.then(Waiting::for_terminating_namespace))
         .waiting(observed.unreadable_annotations())
+        .waiting(
+            observed
+                .undecided_pods()
+                .filter(|(first, _)| indices.free.last() >= Some(first))
+                .map(|(_, waiting)| waiting),
+        )
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)

@@ -95,7 +95,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 }
 
 /// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
-/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, …}`;
+/// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, unschedulable, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
 /// were last written; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
@@ -202,6 +202,11 @@ fn pod(row: &Value) -> Arc<SlimPod> {
             "conditions": [{ "type": "Ready", "status": if is("ready") { "True" } else { "False" } }],
         },
     });
+    if let Some(message) = row["unschedulable"].as_str() {
+        let condition =
+            json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+        object["status"]["conditions"].as_array_mut().expect("a list").push(condition);
+    }
     if let Some(index) = row["i"].as_i64() {
         object["metadata"]["labels"]["grove.io/podclique-pod-index"] = json!(index.to_string());
     }
@@ -214,7 +219,8 @@ fn pod(row: &Value) -> Arc<SlimPod> {
     }
     if let Some(group) = row["group"].as_str() {
         object["spec"]["schedulingGroup"] = json!({ "podGroupName": group });
-        let incarnation = group.strip_prefix("llm-0-").expect("a PodGroup of the gang");
+        let number = group.strip_prefix("llm-0-").expect("a PodGroup of the gang");
+        let incarnation = number.split('.').next();
         object["metadata"]["labels"]["grove.io/podgang-incarnation"] = json!(incarnation);
     }
     if let Some(affinity) = row["affinity"].as_str() {

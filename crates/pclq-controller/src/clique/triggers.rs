@@ -77,7 +77,7 @@ fn gates_any_clique(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool 
 }
 
 /// The cliques of the changed pod groups, and those that get more references because the gang has another number of pod groups or fewer
-/// references. They need a reconcile if the gang was created or deleted, or names the `PodGroup` of another incarnation; another change of
+/// references. They need a reconcile if the gang was created or deleted, or its `PodGroup` was decided; another change of
 /// their pod groups only changes their status.
 pub(super) fn cliques_of_gang(
     cliques: &Cache<PodClique>,
@@ -90,8 +90,10 @@ pub(super) fn cliques_of_gang(
     let has_other_count = old_groups.len() != new_groups.len();
     let has_free_references = has_other_count || references(new_groups) < references(old_groups);
     let mut names = changed_pod_groups(delta);
-    let pod_group = |gang: Option<&PodGang>| gang.and_then(|gang| gang.annotations().get(labels::POD_GROUP).cloned());
-    let has_other_pod_group = old.is_some() && new.is_some() && pod_group(old) != pod_group(new);
+    let annotation = |gang: Option<&PodGang>, key| gang.and_then(|gang| gang.annotations().get(key).cloned());
+    let has_other = |key| annotation(old, key) != annotation(new, key);
+    let has_other_pod_group =
+        old.is_some() && new.is_some() && (has_other(labels::POD_GROUP) || has_other(labels::POD_GROUP_SPEC));
     if has_other_pod_group {
         names.extend(new_groups.iter().map(|group| group.name.as_str()));
     }

@@ -1,10 +1,13 @@
 //! Decides which `PodGroup` a gang has. Pure.
 
+use std::collections::BTreeMap;
+
 use grove_api_types::annotation_value::UnreadableAnnotation;
-use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec, incarnation};
+use grove_api_types::pod_group::{PodGroupNumber, PodGroupRef, PodGroupSpec, number};
 use k8s_openapi::jiff::Timestamp;
 
-use super::Choice;
+use super::gang_pods::{BoundPods, GangPods};
+use super::{Choice, DecisionInput};
 
 /// The cliques of a gang that are not terminating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(crate) struct GangState<'a> {
     pub(crate) cliques: GangCliques,
     /// The fields of the `PodGroup` of a new incarnation; `None` if its pods are scheduled individually.
     pub(crate) wanted: Option<PodGroupSpec>,
+    /// The pods of its cliques.
+    pub(crate) pods: GangPods,
     /// Whether the pods of the gang have the right affinity only if the API server stores the key in the wanted fields.
     pub(crate) relies_on_key: bool,
     /// The earlier decision of this process.
@@ -65,12 +70,12 @@ pub(crate) enum Decision {
         /// The next one; `None` if its pods are scheduled individually from now on.
         next: Option<PodGroupRef>,
     },
-    /// The current one, unless a live LIST shows that no pod of the gang is bound. Then the next incarnation with the wanted fields begins.
+    /// Depends on a live LIST of the bound pods: see [`after_list_of_bound_pods`].
     NextUnlessBound {
         /// The current one.
         current: PodGroupRef,
-        /// The wanted fields.
-        wanted: PodGroupSpec,
+        /// What the decision is for.
+        wanted: DecisionInput,
     },
 }
 
@@ -82,7 +87,7 @@ pub(crate) enum Decision {
 /// `PodGroup` that cannot be changed.
 pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice) {
     let existing = state.existing();
-    let GangState { gang, live, unreadable, cliques, wanted, relies_on_key: _, choice } = state;
+    let GangState { gang, live, unreadable, cliques, wanted, pods, relies_on_key: _, choice } = state;
     if unreadable.is_some_and(|error| error.is_of_later_version()) {
         return (Decision::Retained, choice);
     }
@@ -105,32 +110,61 @@ pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice)
     let Some(name) = existing else { return (Decision::Current(None), Choice::default()) };
     let recorded = live.filter(|live| live.name == name && live.spec != PodGroupSpec::default()).map(|live| live.spec);
     let spec = recorded.or_else(|| wanted.clone()).unwrap_or_default();
+    let below_minimum = wanted.as_ref().map(|wanted| wanted.below_minimum.clone()).unwrap_or_default();
     let current = PodGroupRef { name, spec };
+    let decided = with_below_minimum(current.clone(), below_minimum);
     // No pod can be bound while all minimums are zero.
-    let Some(wanted) = wanted.filter(|wanted| !current.spec.satisfies(wanted) && wanted.min_count > 0) else {
-        return (Decision::Current(Some(current)), Choice::default());
+    let wanted = wanted.filter(|wanted| !(is_first(gang, &current) && current.spec.satisfies(wanted)));
+    let Some(wanted) = wanted.filter(|wanted| wanted.min_count > 0) else {
+        return (Decision::Current(Some(decided)), Choice::default());
     };
-    let is_later = |next: &PodGroupRef| incarnation(gang, &next.name) > incarnation(gang, &current.name);
-    if let Some(next) = choice.next.clone().filter(|next| next.spec.satisfies(&wanted) && is_later(next)) {
-        return (Decision::Next(next), choice);
+    let is_later = |next: &PodGroupRef| number(gang, &next.name) > number(gang, &current.name);
+    let (next, postponed) = (choice.next.clone().filter(is_later), DecisionInput { wanted, pods });
+    let is_postponed = choice.postponed.as_ref() == Some(&postponed);
+    match next {
+        Some(next) if is_postponed || (is_first(gang, &next) && next.spec.satisfies(&postponed.wanted)) => {
+            (Decision::Next(next), choice)
+        }
+        None if is_postponed => (Decision::Current(Some(decided)), Choice { next: None, ..choice }),
+        Some(_) | None => (Decision::NextUnlessBound { current, wanted: postponed }, choice),
     }
-    if choice.postponed.as_ref() == Some(&wanted) {
-        return (Decision::Current(Some(current)), Choice { next: None, ..choice });
-    }
-    (Decision::NextUnlessBound { current, wanted }, choice)
+}
+
+/// The same `PodGroup`, after a decision that has considered these cliques.
+fn with_below_minimum(group: PodGroupRef, below_minimum: BTreeMap<String, i32>) -> PodGroupRef {
+    PodGroupRef { spec: PodGroupSpec { below_minimum, ..group.spec }, ..group }
+}
+
+/// Whether the `PodGroup` is the first one of its incarnation, and so counts all pods of the gang.
+fn is_first(gang: &str, group: &PodGroupRef) -> bool {
+    number(gang, &group.name).is_some_and(|number| number.successor.is_none())
 }
 
 /// The decision about a gang after the live LIST of its bound pods, and what to remember of it.
+///
+/// 1. Without bound pods, the next incarnation begins with the wanted fields.
+/// 2. With bound pods, the priority and the topology stay. A pod that is not bound yet waits until its `PodGroup` has `min_count` pods. If
+///    these are as many as the gang lacks, or no pod waits, the current `PodGroup` stays.
+/// 3. Otherwise pods would wait for unwanted pods, or be bound before others that the gang needs. The pods that are not bound get a
+///    successor of the current `PodGroup`, whose minimum are the pods that the gang lacks.
 pub(crate) fn after_list_of_bound_pods(
     (gang, current): (&str, PodGroupRef),
-    wanted: PodGroupSpec,
-    has_bound_pods: bool,
+    postponed: DecisionInput,
+    bound: &BoundPods,
     now: Timestamp,
 ) -> (Decision, Choice) {
-    if has_bound_pods {
-        return (Decision::Current(Some(current)), Choice { next: None, postponed: Some(wanted) });
+    if bound.is_empty() {
+        return chosen_incarnation(next_incarnation(gang, Some(&current.name), postponed.wanted, now));
     }
-    chosen_incarnation(next_incarnation(gang, Some(&current.name), wanted, now))
+    let current = with_below_minimum(current, postponed.wanted.below_minimum.clone());
+    let demanded = current.spec.min_count.saturating_sub(bound.of_pod_group(&current.name)).max(1);
+    let missing = postponed.pods.missing(bound).filter(|missing| *missing != demanded);
+    let next = missing.and_then(|missing| {
+        let spec = PodGroupSpec { min_count: missing, ..current.spec.clone() };
+        successor((gang, &current.name), spec, now)
+    });
+    let decision = next.clone().map_or(Decision::Current(Some(current)), Decision::Next);
+    (decision, Choice { next, postponed: Some(postponed) })
 }
 
 /// The decision about a gang after the live LIST of its cliques, and what to remember of it.
@@ -152,13 +186,23 @@ fn chosen_incarnation(next: PodGroupRef) -> (Decision, Choice) {
 
 /// The `PodGroup` of the next incarnation. Its number is larger than that of the existing one, also if the clock of an earlier leader was ahead.
 fn next_incarnation(gang: &str, existing: Option<&str>, spec: PodGroupSpec, now: Timestamp) -> PodGroupRef {
-    let earliest =
-        existing.and_then(|existing| incarnation(gang, existing)).map_or(0, |number| number.saturating_add(1));
-    PodGroupRef::of_incarnation(gang, now.as_millisecond().max(earliest), spec)
+    let existing = existing.and_then(|existing| number(gang, existing)).map(|number| number.incarnation);
+    PodGroupRef::of_incarnation(gang, later_than(existing, now), spec)
 }
 
-/// The one of the later incarnation. A name that no incarnation of the gang has is ignored.
+/// The next `PodGroup` of the same incarnation.
+fn successor((gang, current): (&str, &str), spec: PodGroupSpec, now: Timestamp) -> Option<PodGroupRef> {
+    let PodGroupNumber { incarnation, successor } = number(gang, current)?;
+    let number = PodGroupNumber { incarnation, successor: Some(later_than(successor, now)) };
+    Some(PodGroupRef::of_number(gang, number, spec))
+}
+
+fn later_than(existing: Option<i64>, now: Timestamp) -> i64 {
+    now.as_millisecond().max(existing.map_or(0, |existing| existing.saturating_add(1)))
+}
+
+/// The later one. A name that no `PodGroup` of the gang has is ignored.
 pub(crate) fn latest(gang: &str, one: Option<&String>, other: Option<&String>) -> Option<String> {
-    let valid = [one, other].into_iter().flatten().filter_map(|name| Some((incarnation(gang, name)?, name)));
+    let valid = [one, other].into_iter().flatten().filter_map(|name| Some((number(gang, name)?, name)));
     valid.max().map(|(_, name)| name.clone())
 }

@@ -8,6 +8,7 @@ use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::pod_group::PodGroupRef;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::reconcile_error::ReconcileError;
+use grove_controller::slim_pod::SlimSchedulingGroup;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::client::{self, REQUEST_TIMEOUT};
 use grove_runtime::live_list;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::gang_pods::{BoundPod, BoundPods};
 use super::{PodGroup, PodGroups};
 
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
@@ -29,6 +31,23 @@ struct Metadata {
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
 }
+
+/// A bound pod, with only the fields that are read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedPod {
+    metadata: Metadata,
+    spec: ListedPodSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedPodSpec {
+    scheduling_group: Option<SlimSchedulingGroup>,
+}
+
+/// Selects pods that are bound and not finished.
+const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
 /// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each. If a LIST fails, its
 /// decisions stay open. The keys of the next `PodGroup`s are dropped if the API server does not store them.
@@ -42,16 +61,16 @@ pub(crate) async fn close_decisions(
     now: Timestamp,
 ) -> Result<(), ReconcileError> {
     if pod_groups.needs_cliques() {
-        let gangs = gangs_of::<PodClique>(client, set, "").await.unwrap_or_else(log);
+        let gangs = gangs_with_cliques(client, set).await.unwrap_or_else(log);
         if let Some(gangs) = gangs {
             pod_groups.close_with_cliques(&gangs);
         }
     }
-    if pod_groups.needs_bound_pods() {
-        let gangs = gangs_of::<Pod>(client, set, "spec.nodeName!=").await.unwrap_or_else(log);
-        if let Some(gangs) = gangs {
-            pod_groups.close_with_bound_pods(&gangs, now);
-        }
+    let open: Vec<&str> = pod_groups.need_bound_pods().collect();
+    if !open.is_empty()
+        && let Some(bound) = bound_pods(client, set, &open).await.unwrap_or_else(log)
+    {
+        pod_groups.close_with_bound_pods(&bound, now);
     }
     let Some(next) = pod_groups.key_to_confirm() else { return Ok(()) };
     let stores_key = stores_key(client, set, next).await;
@@ -94,22 +113,47 @@ async fn dry_run(client: &Client, set: &PodCliqueSet, object: &Value) -> Result<
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a closure for unwrap_or_else")]
-fn log(error: ApiError) -> Option<BTreeSet<String>> {
+fn log<T>(error: ApiError) -> Option<T> {
     tracing::warn!(%error, "cannot list the cliques or the bound pods of the set");
     None
 }
 
-/// The gangs of the objects of the set that the field selector selects and that are not terminating.
-async fn gangs_of<K>(client: &Client, set: &PodCliqueSet, fields: &str) -> Result<Option<BTreeSet<String>>, ApiError>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let selector = labels::selector(&labels::base(&PodCliqueSetName::new(set.name_any())));
-    let params = ListParams::default().labels(&selector).fields(fields);
-    let objects = live_list::metadata::<K, Metadata>(client, set.metadata.namespace.as_deref(), &params).await;
+/// The gangs of the cliques of the set that are not terminating.
+async fn gangs_with_cliques(client: &Client, set: &PodCliqueSet) -> Result<Option<BTreeSet<String>>, ApiError> {
+    let params = ListParams::default().labels(&selector(set, &[]));
+    let objects = live_list::metadata::<PodClique, Metadata>(client, set.metadata.namespace.as_deref(), &params).await;
     let objects = objects.map_err(|error| ApiError::from(&error))?;
     let active = objects.into_iter().filter(|object| object.deletion_timestamp.is_none());
     Ok(Some(active.filter_map(|object| object.labels?.remove(labels::POD_GANG)).collect()))
+}
+
+/// The bound pods of these gangs, and possibly of further ones, that are neither terminating nor finished.
+async fn bound_pods(
+    client: &Client,
+    set: &PodCliqueSet,
+    gangs: &[&str],
+) -> Result<Option<BTreeMap<String, BoundPods>>, ApiError> {
+    let params = ListParams::default().labels(&selector(set, gangs)).fields(BOUND);
+    let page = live_list::page::<Pod, ListedPod>(client, set.metadata.namespace.as_deref(), &params).await;
+    let mut bound = BTreeMap::<String, BoundPods>::new();
+    for ListedPod { metadata, spec } in page.map_err(|error| ApiError::from(&error))?.items {
+        let mut labels = metadata.labels.unwrap_or_default();
+        let gang = labels.remove(labels::POD_GANG).filter(|_| metadata.deletion_timestamp.is_none());
+        let (clique, group) = (labels.remove(labels::POD_CLIQUE), spec.scheduling_group.unwrap_or_default());
+        if let Some(gang) = gang {
+            bound.entry(gang).or_default().push(BoundPod { clique, pod_group: group.pod_group_name });
+        }
+    }
+    Ok(Some(bound))
+}
+
+/// Selects the objects of the set. If there is only one gang, it selects those of the gang.
+fn selector(set: &PodCliqueSet, gangs: &[&str]) -> String {
+    let mut selected = labels::base(&PodCliqueSetName::new(set.name_any()));
+    if let [gang] = gangs {
+        selected.extend(labels::of([(labels::POD_GANG, *gang)]));
+    }
+    labels::selector(&selected)
 }
 
 #[cfg(test)]
@@ -127,28 +171,61 @@ mod tests {
         set
     }
 
-    async fn gangs_in(items: &Value) -> Option<Vec<String>> {
+    /// The clique and the `PodGroup` of each bound pod of `llm-0`.
+    async fn bound_in(items: &Value) -> Option<BoundPods> {
         let response = json!({ "metadata": {}, "items": items });
         let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
             assert_eq!(request.path, "/api/v1/namespaces/prod/pods");
+            for selector in ["spec.nodeName%21%3D", "status.phase%21%3DFailed", "grove.io%2Fpodgang%3Dllm-0"] {
+                assert!(request.query.contains(selector), "{selector}: {}", request.query);
+            }
             MockResponse::ok(response.clone())
         });
-        let gangs = gangs_of::<Pod>(&client, &set(), "spec.nodeName!=").await.ok()??;
-        Some(gangs.into_iter().collect())
+        let mut bound = bound_pods(&client, &set(), &["llm-0"]).await.ok()??;
+        Some(bound.remove("llm-0").unwrap_or_default())
     }
 
     #[tokio::test]
-    async fn only_objects_that_are_not_terminating_count() {
+    async fn only_pods_that_are_not_terminating_count() {
+        let labels = json!({ "grove.io/podgang": "llm-0", "grove.io/podclique": "llm-0-a" });
+        let spec = json!({ "nodeName": "n", "schedulingGroup": { "podGroupName": "llm-0-5" }, "containers": [] });
+        let active = json!({ "metadata": { "labels": labels }, "spec": spec });
+        let without_group = json!({ "metadata": { "labels": { "grove.io/podgang": "llm-0" } }, "spec": {} });
+        let terminating =
+            json!({ "metadata": { "labels": labels, "deletionTimestamp": "beyond the range" }, "spec": spec });
+        let without_gang = json!({ "metadata": {}, "spec": spec });
+        let none = Some(BoundPods::default());
+        assert_eq!(bound_in(&Value::Null).await, none);
+        assert_eq!(bound_in(&json!([])).await, none);
+        assert_eq!(bound_in(&json!([terminating, without_gang])).await, none);
+        let mut expected = BoundPods::default();
+        expected.push(BoundPod { clique: Some("llm-0-a".to_owned()), pod_group: Some("llm-0-5".to_owned()) });
+        expected.push(BoundPod { clique: None, pod_group: None });
+        assert_eq!(bound_in(&json!([terminating, active, without_group])).await, Some(expected));
+        assert_eq!(bound_in(&json!("invalid")).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_list_for_several_gangs_has_the_pods_of_the_set() {
+        let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+            assert!(!request.query.contains("podgang"), "{}", request.query);
+            MockResponse::ok(json!({ "metadata": {}, "items": [] }))
+        });
+        let bound = bound_pods(&client, &set(), &["llm-0", "llm-1"]).await;
+        assert_eq!(bound.ok().flatten(), Some(BTreeMap::new()));
+    }
+
+    #[tokio::test]
+    async fn only_cliques_that_are_not_terminating_count() {
         let labels = |gang: &str| json!({ "grove.io/podgang": gang });
         let active = json!({ "metadata": { "labels": labels("llm-0") } });
         let terminating = json!({ "metadata": { "labels": labels("llm-1"), "deletionTimestamp": "beyond the range" } });
-        let without_gang = json!({ "metadata": {} });
-        let none = Some(Vec::<String>::new());
-        assert_eq!(gangs_in(&Value::Null).await, none);
-        assert_eq!(gangs_in(&json!([])).await, none);
-        assert_eq!(gangs_in(&json!([terminating, without_gang])).await, none);
-        assert_eq!(gangs_in(&json!([terminating, active])).await, Some(vec!["llm-0".to_owned()]));
-        assert_eq!(gangs_in(&json!("invalid")).await, None);
+        let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
+            assert_eq!(request.path, "/apis/grove.io/v1alpha1/namespaces/prod/podcliques");
+            MockResponse::ok(json!({ "metadata": {}, "items": [terminating.clone(), active.clone()] }))
+        });
+        let gangs = gangs_with_cliques(&client, &set()).await.ok().flatten();
+        assert_eq!(gangs, Some(BTreeSet::from(["llm-0".to_owned()])));
     }
 
     /// What a dry run with this response shows; `None` if it shows nothing.

@@ -5,11 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::conditions::available;
 use grove_api_types::pod_group::PodGroupRef;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::Waiting;
+use grove_runtime::caches::Cache;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Choice;
 use super::decision::{Decision, GangState, after_list_of_bound_pods, after_list_of_cliques, decide};
+use super::gang_pods::BoundPods;
 
 /// The `PodGroup`s by the names of the gangs. A gang without an entry is scheduled without one.
 #[derive(Clone, Debug, Default)]
@@ -99,9 +103,10 @@ impl PodGroups {
         error.map(|error| gang_unreadable(gang, error)).or_else(|| self.is_next(gang).then(|| gang_pending(gang)))
     }
 
-    /// Whether a decision needs a LIST of the bound pods.
-    pub(crate) fn needs_bound_pods(&self) -> bool {
-        self.0.values().any(|group| matches!(group.decision, Decision::NextUnlessBound { .. }))
+    /// The gangs of which a decision needs a LIST of the bound pods.
+    pub(crate) fn need_bound_pods(&self) -> impl Iterator<Item = &str> {
+        let open = self.0.iter().filter(|(_, group)| matches!(group.decision, Decision::NextUnlessBound { .. }));
+        open.map(|(gang, _)| gang.as_str())
     }
 
     /// Whether a decision needs a LIST of the cliques.
@@ -109,12 +114,13 @@ impl PodGroups {
         self.0.values().any(|group| matches!(group.decision, Decision::NextUnlessCliques { .. }))
     }
 
-    /// Closes the decisions that need the bound pods, with the names of the gangs that have some.
-    pub(crate) fn close_with_bound_pods(&mut self, gangs: &BTreeSet<String>, now: Timestamp) {
+    /// Closes the decisions that need the bound pods, which are given by the name of their gang.
+    pub(crate) fn close_with_bound_pods(&mut self, bound: &BTreeMap<String, BoundPods>, now: Timestamp) {
+        let none = BoundPods::default();
         for (gang, group) in &mut self.0 {
             if let Decision::NextUnlessBound { current, wanted } = group.decision.clone() {
-                (group.decision, group.choice) =
-                    after_list_of_bound_pods((gang, current), wanted, gangs.contains(gang), now);
+                let bound = bound.get(gang).unwrap_or(&none);
+                (group.decision, group.choice) = after_list_of_bound_pods((gang, current), wanted, bound, now);
             }
         }
     }
@@ -149,6 +155,15 @@ impl PodGroups {
     /// The gangs of which a live LIST has shown a bound pod, while their fields were to change.
     pub(crate) fn bound_gangs(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, group)| group.choice.postponed.is_some()).map(|(gang, _)| gang.as_str())
+    }
+
+    /// Whether the cached gangs and cliques still report the pods that the decisions were computed from.
+    pub(crate) fn agree_with(&self, gangs: &Cache<PodGang>, cliques: &Cache<PodClique>, namespace: &str) -> bool {
+        self.0.iter().all(|(name, group)| {
+            let pods = group.choice.postponed.as_ref().map(|postponed| &postponed.pods);
+            let gang = || gangs.get(namespace, name);
+            pods.is_none_or(|pods| pods.equal_those_of(gang().as_deref(), cliques, namespace))
+        })
     }
 
     /// What to remember of the decisions.

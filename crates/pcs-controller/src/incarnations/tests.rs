@@ -1,10 +1,11 @@
 //! The decisions about the incarnations of a gang.
 
-use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
+use grove_api_types::pod_group::{PackRecord, PodGroupRef, PodGroupSpec};
 use k8s_openapi::jiff::Timestamp;
 
 use super::decision::{Decision, GangCliques, GangState, after_list_of_bound_pods, after_list_of_cliques, decide};
-use super::{Choice, Incarnations};
+use super::gang_pods::GangPods;
+use super::{Choice, DecisionInput, Incarnations};
 
 const GANG: &str = "llm-0";
 /// The time of every decision: the incarnation 9000.
@@ -33,8 +34,8 @@ fn cliques(incarnations: &[i64]) -> GangCliques {
 }
 
 fn state(live: Option<PodGroupRef>, cliques: GangCliques) -> GangState<'static> {
-    let (wanted, choice) = (Some(spec(2)), Choice::default());
-    GangState { gang: GANG, live, unreadable: None, cliques, wanted, relies_on_key: false, choice }
+    let (wanted, pods, choice) = (Some(spec(2)), GangPods::default(), Choice::default());
+    GangState { gang: GANG, live, unreadable: None, cliques, wanted, pods, relies_on_key: false, choice }
 }
 
 #[track_caller]
@@ -111,32 +112,13 @@ fn a_gang_scaled_to_zero_keeps_its_pod_group() {
     check(&zero, &Decision::Current(Some(group(5, 7))), &Choice::default());
 }
 
-#[test]
-fn other_fields_begin_the_next_incarnation_unless_a_pod_is_bound() {
-    let changed = |choice| GangState { choice, ..state(Some(group(5, 7)), cliques(&[5])) };
-    let open = Decision::NextUnlessBound { current: group(5, 7), wanted: spec(2) };
-    check(&changed(Choice::default()), &open, &Choice::default());
-    let close = |is_bound| after_list_of_bound_pods((GANG, group(5, 7)), spec(2), is_bound, now());
-    let (next, choice) = close(false);
-    assert_eq!((&next, &choice), (&Decision::Next(group(NOW, 2)), &chosen(group(NOW, 2))));
-    check(&changed(choice), &next, &chosen(group(NOW, 2)));
-    let (current, choice) = close(true);
-    assert_eq!(current, Decision::Current(Some(group(5, 7))));
-    assert_eq!(choice.postponed, Some(spec(2)));
-    check(&changed(choice.clone()), &current, &choice);
-    let again = GangState { wanted: Some(spec(3)), ..changed(choice) };
-    check(
-        &again,
-        &Decision::NextUnlessBound { current: group(5, 7), wanted: spec(3) },
-        &Choice { next: None, postponed: Some(spec(2)) },
-    );
-}
+mod bound_pods;
 
 mod with_caches {
     use crate::tests::yaml;
     use grove_api_types::scheduler::Scheduler;
     use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec};
-    use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+    use grove_api_types::v1alpha1::{PodClique, PodCliqueSet, PodCliqueStatus};
     use std::sync::Arc;
 
     use grove_runtime::caches::{Cache, Delta};
@@ -217,6 +199,37 @@ spec:
         assert!(allows(true, Some(&group(6, 1)), false));
         incarnations.forget(&set);
         assert!(!allows(true, Some(&group(6, 1)), false));
+    }
+
+    #[test]
+    fn another_number_of_pods_triggers_the_set_if_the_decision_depends_on_it() {
+        let (incarnations, set) = (Incarnations::of_served_api(), yaml::<PodCliqueSet>(SET));
+        let sets = Cache::from_objects([set.clone()]);
+        let clique = |replicas: i32, scheduled: i32| {
+            let mut clique = clique("a", GANG, "llm-0-5", false);
+            clique.labels_mut().insert("app.kubernetes.io/part-of".to_owned(), "llm".to_owned());
+            clique.spec.replicas = replicas;
+            clique.status = Some(PodCliqueStatus { scheduled_replicas: scheduled, ..PodCliqueStatus::default() });
+            Arc::new(clique)
+        };
+        let triggers = |old: &Arc<PodClique>, new: &Arc<PodClique>| {
+            let delta = Delta { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
+            incarnations.set_of_changed_clique(&sets, &delta).is_some()
+        };
+        let before = clique(2, 2);
+        assert!(triggers(&before, &clique(0, 2)), "its set does not own the cliques of its scaling groups");
+        assert!(!triggers(&before, &clique(2, 1)), "no decision depends on the bound pods");
+        let postponed = DecisionInput { wanted: spec(1), pods: GangPods::default() };
+        let choice = Choice { next: None, postponed: Some(postponed) };
+        incarnations.record(&set, [(GANG.to_owned(), choice)].into());
+        assert!(triggers(&before, &clique(2, 1)));
+        assert!(triggers(&before, &clique(2, 3)));
+        assert!(!triggers(&before, &clique(2, 2)));
+        let mut individual = PodClique::clone(&before);
+        individual.annotations_mut().remove("grove.io/pod-group");
+        let mut scaled = individual.clone();
+        scaled.spec.replicas = 0;
+        assert!(!triggers(&Arc::new(individual), &Arc::new(scaled)), "its gang has no PodGroup");
     }
 
     #[test]

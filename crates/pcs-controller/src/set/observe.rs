@@ -21,7 +21,7 @@ use super::observed::{Observed, SetOwner};
 use super::pod_groups::pod_groups;
 use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, by_name, referenced_claims};
 use crate::context::Context;
-use crate::incarnations::PodGroups;
+use crate::incarnations::{Incarnations, PodGroups};
 use crate::informers::PcsCaches;
 
 /// The snapshot of `set`.
@@ -76,6 +76,17 @@ pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed
     observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
 }
 
+/// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered nothing, because
+/// the decisions that depend on it were unknown.
+pub(super) fn record_pod_groups(ctx: &Context<SetOwner>, observed: &Observed) {
+    let Observed { set, pod_groups, .. } = observed;
+    let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
+    incarnations.record(set, pod_groups.choices());
+    if !pod_groups.agree_with(gangs, cliques, set.metadata.namespace.as_deref().unwrap_or_default()) {
+        incarnations.request_decision(set);
+    }
+}
+
 /// What decides about the claims of the set, without the templates.
 fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
     if !shares_claims(&observed.set.spec.template) {
@@ -112,7 +123,7 @@ fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
     };
     let gangs = observed.children.of_kind::<PodGang>();
     let choices = caches.incarnations.choices(&observed.set);
-    let is_bound = |gang: &PodGang| choices.get(&gang.name_any()).is_some_and(|choice| choice.postponed.is_some());
+    let is_bound = |gang: &PodGang| Incarnations::has_bound_pods(&choices, gang, cliques);
     let gangs = gangs.map(|gang| (gang, is_bound(gang) || gang.spec.podgroups.iter().any(is_scheduled)));
     GangTopologies::new((&observed.set, name), topologies.is_enabled(), |name| topologies.get(name), gangs)
 }

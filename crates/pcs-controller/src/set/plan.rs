@@ -44,7 +44,8 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let conditions = observed.set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims_condition::template_warning(&plan, conditions);
     let plan = plan.with_warnings(warning);
-    let has_open_decision = observed.pod_groups.needs_bound_pods() || observed.pod_groups.needs_cliques();
+    let has_open_decision =
+        observed.pod_groups.need_bound_pods().next().is_some() || observed.pod_groups.needs_cliques();
     if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan }
 }
 

@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use super::desired::constrained_spec;
 use super::gang_topologies::GangConstraints;
 use super::observed::{Observed, SetExpansion};
-use crate::incarnations::{GangState, Incarnations, PodGroups, cliques_of_gang};
+use crate::incarnations::{GangPods, GangState, Incarnations, PodGroups, cliques_of_gang};
 
 /// The `PodGroup`s of the gangs of the set. The cliques of a gang that has none and gets none are not read.
 pub(super) fn pod_groups(
@@ -45,14 +45,15 @@ pub(super) fn pod_groups(
         }
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
         let (packing, relies_on_key) = if applies { packing(&expansion, replica, &gang) } else { (None, false) };
+        let pods = pods(&expansion, &gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
             live,
             unreadable,
             cliques: cliques_of_gang(cliques, (&namespace, name), names, &belongs_to_set),
-            wanted: applies
-                .then(|| PodGroupSpec { packing, ..spec(&expansion, &gang, |name| cliques.get(&namespace, name)) }),
+            wanted: applies.then(|| PodGroupSpec { packing, ..spec(&expansion, &gang, &pods) }),
+            pods,
             relies_on_key,
             choice: choices.remove(name).unwrap_or_default(),
         };
@@ -73,26 +74,32 @@ fn recorded(gang: &PodGang) -> (Option<PodGroupRef>, Option<UnreadableAnnotation
     }
 }
 
-/// The fields of the `PodGroup`. A clique that was scaled below its minimum cannot have that many pods. The priority of the gang is that of
-/// the set; otherwise that of its pods, if all have the same one.
-fn spec(
+/// The pods of the cliques of the gang.
+fn pods(
     expansion: &SetExpansion<'_>,
     gang: &Gang<'_, '_>,
+    live: Option<&PodGang>,
     cached: impl Fn(&str) -> Option<Arc<PodClique>>,
-) -> PodGroupSpec {
-    let minima = gang.cliques.iter().map(|clique| {
-        let minimum = expansion.retained_minima.min_available(clique);
-        let replicas = cached(clique.name.as_str()).map_or(clique.replicas, |clique| clique.spec.replicas);
-        minimum.min(replicas).max(0)
-    });
+) -> GangPods {
+    let mut pods = GangPods::of_gang(live);
+    for clique in &gang.cliques {
+        let (name, minimum) = (clique.name.as_str(), expansion.retained_minima.min_available(clique));
+        pods.insert(name, minimum, clique.replicas, cached(name).as_deref());
+    }
+    pods
+}
+
+/// The fields of the `PodGroup`. The priority of the gang is that of the set; otherwise that of its pods, if all have the same one.
+fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>, pods: &GangPods) -> PodGroupSpec {
     let of_set = &expansion.set.spec.template.priority_class_name;
     let mut of_pods = gang.cliques.iter().map(|clique| clique.template.spec.pod_spec.string("priorityClassName"));
     let of_first = of_pods.next().flatten().filter(|first| of_pods.all(|other| other.as_ref() == Some(first)));
     let priority = Some(of_set.clone()).filter(|name| !name.is_empty()).or(of_first);
     PodGroupSpec {
-        min_count: minima.fold(0, i32::saturating_add),
+        min_count: pods.required(),
         priority_class_name: priority.filter(|name| !name.is_empty()),
         packing: None,
+        below_minimum: pods.below_minimum(),
     }
 }
 

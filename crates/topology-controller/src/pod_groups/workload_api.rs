@@ -143,16 +143,25 @@ pub(crate) fn has_other_constraints(gang: &PodGang, record: &PodGroupSpec) -> bo
     digest(&gang.spec).as_ref() != recorded
 }
 
-/// Whether the gang now has other minimums or another priority than its record. A clique that was scaled below its minimum cannot have that
-/// many pods. The gang has only the priority of its set, and the record may have that of the pods.
-pub(crate) fn differs_from_record(gang: &PodGang, cliques: &ByName<SlimClique>, record: &PodGroupSpec) -> bool {
+/// Whether the gang now has other minimums than its record. A clique that was scaled below its minimum cannot have that many pods. A gang that
+/// is scaled to zero retains its minimum.
+pub(crate) fn has_other_minimums(gang: &PodGang, cliques: &ByName<SlimClique>, record: &PodGroupSpec) -> bool {
     let replicas = |group: &GangGroup| cliques.get(&group.name).map(|clique| clique.replicas());
     let minimums = gang.spec.podgroups.iter().map(|group| group.required_replicas(replicas(group)));
     let min_count = minimums.fold(0, i32::saturating_add);
+    min_count != record.min_count && min_count > 0
+}
+
+/// Whether the gang now has another priority than its record. The gang has only the priority of its set, and the record may have that of the
+/// pods.
+pub(crate) fn has_other_priority(gang: &PodGang, record: &PodGroupSpec) -> bool {
     let priority = gang.spec.priority_class_name.as_ref().filter(|name| !name.is_empty());
-    let has_other_priority = priority.is_some() && priority != record.priority_class_name.as_ref();
-    // A gang that is scaled to zero retains its minimum.
-    (min_count != record.min_count && min_count > 0) || has_other_priority
+    priority.is_some() && priority != record.priority_class_name.as_ref()
+}
+
+/// Whether the `PodGroup` of this name has only the pods that were not bound when it began.
+pub(crate) fn is_successor(gang: &PodGang, name: &str) -> bool {
+    pod_group::number(&gang.name_any(), name).is_some_and(|number| number.successor.is_some())
 }
 
 #[cfg(test)]

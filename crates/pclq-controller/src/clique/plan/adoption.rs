@@ -6,7 +6,7 @@
 
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_owner_reference;
-use grove_api_types::pod_group::incarnation;
+use grove_api_types::pod_group;
 use grove_controller::plan::{Step, Target};
 use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
@@ -32,8 +32,8 @@ pub(super) fn restore_labels(observed: &Observed, identity: &CliqueIdentity, ret
     own.filter_map(|pod| {
         let number = pod::index(pod)?;
         let (index, first_pods) = (number.to_string(), first_pods.labels(number));
-        let incarnation = pod.pod_group().and_then(|group| incarnation(identity.gang.as_str(), group));
-        let incarnation = incarnation.map(|number| number.to_string());
+        let of_pod = pod.pod_group().and_then(|group| pod_group::number(identity.gang.as_str(), group));
+        let incarnation = of_pod.map(|number| number.incarnation.to_string());
         let desired = common.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let desired = desired.chain([(labels::POD_INDEX, index.as_str())]);
         let desired = desired.chain(first_pods.iter().map(|(key, value)| (key.as_str(), value.as_str())));

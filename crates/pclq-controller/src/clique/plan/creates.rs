@@ -28,7 +28,7 @@ impl PodCreates {
 }
 
 /// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
-/// they started, if a claim that it uses cannot be used yet, if the API server has just rejected pods of the clique, while a pod or an
+/// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if the API server has just rejected pods of the clique, while a pod or an
 /// annotation of the clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_unreadable = !observed.unreadable_pods.is_empty() || observed.unreadable_annotations().next().is_some();
@@ -39,6 +39,8 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
     let names = Names::of(observed);
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
     let due = due.filter(|index| observed.has_claims_of_pod(*index));
+    let undecided = observed.undecided_pods().map_or(i32::MAX, |(first, _)| first);
+    let due = due.filter(|index| *index < undecided);
     let candidates = due.map(|index| (index, names.for_index(index)));
     let missing = candidates.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));
     let mut missing: Vec<_> = missing.take(MAX_STEPS + 1).collect();

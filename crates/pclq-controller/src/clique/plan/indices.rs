@@ -16,10 +16,10 @@ pub(super) struct Indices<'a> {
     /// Live pods to delete: those with the highest indices, duplicates of an index, those without an index, and those of an earlier
     /// incarnation of the gang.
     pub(super) to_delete: Vec<&'a SlimPod>,
-    /// Pending pods with other topology constraints, to delete unless they have been bound.
+    /// Pending pods of an earlier `PodGroup` or with other topology constraints, to delete unless they have been bound.
     pub(super) to_replace: Vec<&'a SlimPod>,
-    /// Indices without a live pod, lowest first. The index of a pending pod with other constraints is free only after its deletion, because
-    /// the pod may be bound before.
+    /// Indices without a live pod, lowest first. The index of a pod to replace is free only after its deletion, because the pod may be
+    /// bound before.
     pub(super) free: Vec<i32>,
 }
 
@@ -40,8 +40,7 @@ impl<'a> Indices<'a> {
         let beyond = by_index.split_off(&replicas);
         to_delete.extend(beyond.into_values().rev());
         let free = (0..replicas).filter(|index| !by_index.contains_key(index)).collect();
-        let (to_replace, retained) =
-            by_index.into_values().partition(|pod| observed.is_pending_with_other_affinity(pod));
+        let (to_replace, retained) = by_index.into_values().partition(|pod| observed.is_outdated_and_pending(pod));
         Self { retained, to_delete, to_replace, free }
     }
 }

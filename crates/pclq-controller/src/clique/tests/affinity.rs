@@ -129,9 +129,9 @@ fn without_a_readable_pod_group_no_pod_is_created() {
     check(
         &row_with("grove.io/pod-group: of-a-later-version"),
         &expect![[r#"
-        wait: UnreadableAnnotation annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen and a number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
-        warn: UnreadableAnnotation no pods are created: annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen and a number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
-    "#]],
+            wait: UnreadableAnnotation annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen, a number, and possibly a dot and another number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+            warn: UnreadableAnnotation no pods are created: annotation grove.io/pod-group cannot be decoded: it is not the name of the PodGang, llm-0, a hyphen, a number, and possibly a dot and another number; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        "#]],
     );
 }
 

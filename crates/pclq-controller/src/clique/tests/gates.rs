@@ -11,7 +11,7 @@ use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{check, gang, plan, snapshot};
+use super::{Observed, check, gang, plan, snapshot};
 use crate::clique::triggers::cliques_of_gang;
 use crate::gang_pods::LimitedCliques;
 use crate::gating_gangs::{GatingGangState, GatingGangs};
@@ -165,6 +165,63 @@ fn pods_of_an_earlier_incarnation_are_replaced_if_the_gang_confirms_the_next_one
     "#]].assert_eq(&plan(&observed).to_string());
 }
 
+/// The pods that were not bound when the successor began belong to it. The others stay.
+#[test]
+fn pending_pods_follow_to_a_successor_of_their_pod_group() {
+    let mut observed = snapshot(
+        "{replicas: 5, annotations: {grove.io/pod-group: llm-0-2.9}, gang: [u, v, w, x],
+        pods: [{i: 0, name: x, group: llm-0-2, bound: true}, {i: 1, name: w, group: llm-0-2, version: '7'}, {i: 2, name: v, group: llm-0-2.8, version: '7'},
+               {i: 3, name: u, group: llm-0-2.9}]}",
+    );
+    let names = |gang: &str, observed: &mut Observed| {
+        let named = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+        named.annotations_mut().insert("grove.io/pod-group".to_owned(), gang.to_owned());
+        plan(observed).to_string()
+    };
+    let deletes = |plan: &str| plan.lines().filter(|line| line.contains("delete")).count();
+    assert_eq!(deletes(&names("llm-0-2.10", &mut observed)), 0, "the gang does not confirm it");
+    expect![[r#"
+        pods: delete Pod llm-0-decode-w at version 7
+        pods: delete Pod llm-0-decode-v at version 7
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"llm-0-decode"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"llm-0-decode-u","namespace":"prod"},{"name":"llm-0-decode-x","namespace":"prod"}]}]
+        pods: create Pod llm-0-decode-g9v78
+    "#]].assert_eq(&names("llm-0-2.9", &mut observed));
+    let label = |observed: &Observed| {
+        let plan = plan(observed);
+        let Some(Step::Create(Create { target: _, object })) =
+            plan.steps().find(|step| matches!(step, Step::Create(_)))
+        else {
+            panic!("no pod: {plan}")
+        };
+        let pod = object.value();
+        format!("{} {}", pod["metadata"]["labels"]["grove.io/podgang-incarnation"], pod["spec"]["schedulingGroup"])
+    };
+    assert_eq!(label(&observed), r#""2" {"podGroupName":"llm-0-2.9"}"#, "the affinity selects the bound pods, too");
+}
+
+#[test]
+fn pods_that_the_record_does_not_count_wait_for_a_decision() {
+    let plan = |record: &str, gang_names: &str| {
+        let mut observed = snapshot(
+            "{replicas: 4, minAvailable: 3, annotations: {grove.io/pod-group: llm-0-1}, gang: [x], pods: [{i: 0, name: x, group: llm-0-1, bound: true}]}",
+        );
+        let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), gang_names.to_owned());
+        gang.annotations_mut().insert("grove.io/pod-group-spec".to_owned(), record.to_owned());
+        let plan = plan(&observed);
+        let creates = plan.steps().filter(|step| step.verb() == "create").count();
+        (creates, plan.waiting.iter().map(|waiting| waiting.reason).collect::<Vec<_>>())
+    };
+    let pending = vec!["PodGangPending"];
+    assert_eq!(plan(r#"{"minCount":3}"#, "llm-0-1"), (3, vec![]));
+    assert_eq!(plan(r#"{"minCount":3,"belowMinimum":{"llm-0-other":0}}"#, "llm-0-1"), (3, vec![]));
+    assert_eq!(plan(r#"{"minCount":3,"belowMinimum":{"llm-0-decode":0}}"#, "llm-0-1"), (0, pending.clone()));
+    assert_eq!(plan(r#"{"minCount":3,"belowMinimum":{"llm-0-decode":2}}"#, "llm-0-1"), (1, pending.clone()));
+    assert_eq!(plan(r#"{"minCount":3,"belowMinimum":{"llm-0-decode":3}}"#, "llm-0-1"), (3, vec![]));
+    assert_eq!(plan(r#"{"minCount":3}"#, "llm-0-1.5"), (0, pending), "the clique does not name the PodGroup yet");
+    assert_eq!(plan(r#"{"minCount":3}"#, "llm-0-0"), (3, vec![]), "the gang is older than the clique");
+}
+
 #[test]
 fn pods_of_a_later_incarnation_stay() {
     let mut observed = snapshot(
@@ -195,7 +252,9 @@ fn new_pods_beside_a_pod_without_a_pod_group_have_none_either() {
 fn another_pod_group_of_the_gang_triggers_all_its_cliques() {
     let with = |pod_group: &str| {
         let mut gang = PodGang::clone(&gang(&json!([])));
-        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), pod_group.to_owned());
+        let (name, record) = pod_group.split_once(' ').unwrap_or((pod_group, "{}"));
+        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), name.to_owned());
+        gang.annotations_mut().insert("grove.io/pod-group-spec".to_owned(), record.to_owned());
         Some(Arc::new(gang))
     };
     let triggered = |old: &str, new: &str| {
@@ -209,5 +268,6 @@ fn another_pod_group_of_the_gang_triggers_all_its_cliques() {
         groups,
         "the annotation of a clique may have arrived before that of the gang"
     );
+    assert_eq!(triggered("llm-0-1 {}", "llm-0-1 {1}"), groups, "pods may wait for the record");
     assert_eq!(triggered("llm-0-1", "llm-0-1"), 0);
 }

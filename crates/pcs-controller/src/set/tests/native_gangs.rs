@@ -1,8 +1,9 @@
 //! The `PodGroup`s of the gangs of a set in the workload API.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
+use futures::{FutureExt, StreamExt};
 use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
@@ -10,11 +11,11 @@ use grove_runtime::caches::Cache;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::observe::{decide_pod_groups, observe};
+use super::super::observe::{decide_pod_groups, observe, record_pod_groups};
 use super::super::pod_groups::pod_groups;
 use super::*;
 use crate::context::Context;
-use crate::incarnations::Incarnations;
+use crate::incarnations::{BoundPod, BoundPods, Incarnations};
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
 use crate::set::CONTROLLER;
@@ -63,6 +64,19 @@ pub(super) fn settled(incarnations: &Incarnations) -> Observed {
     let with_gang = executed(observe_at(1000, incarnations, &new(NATIVE)));
     let with_cliques = executed(observe_at(2000, incarnations, &with_gang));
     observe_at(3000, incarnations, &with_cliques)
+}
+
+pub(super) fn needs_bound_pods(observed: &Observed) -> bool {
+    observed.pod_groups.need_bound_pods().next().is_some()
+}
+
+/// The four pods of the incarnation 1000.
+pub(super) fn all_bound() -> BTreeMap<String, BoundPods> {
+    let mut bound = BoundPods::default();
+    for clique in ["m-0-a", "m-0-a", "m-0-a", "m-0-b"] {
+        bound.push(BoundPod { clique: Some(clique.to_owned()), pod_group: Some("m-0-1000".to_owned()) });
+    }
+    BTreeMap::from([("m-0".to_owned(), bound)])
 }
 
 pub(super) fn delete_clique(observed: &mut Observed, name: &str) {
@@ -160,8 +174,8 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
     observed.set.spec.template.priority_class_name = "low".to_owned();
     let close = |has_bound_pods: bool| {
         let mut open = observe_at(4000, &incarnations, &observed);
-        assert!(open.pod_groups.needs_bound_pods());
-        let bound = has_bound_pods.then(|| "m-0".to_owned()).into_iter().collect();
+        assert!(needs_bound_pods(&open));
+        let bound = if has_bound_pods { all_bound() } else { BTreeMap::new() };
         open.pod_groups.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
         incarnations.record(&open.set, open.pod_groups.choices());
         open
@@ -175,7 +189,7 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
             patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
         "#]],
     );
-    assert!(!observe_at(5000, &incarnations, &bound).pod_groups.needs_bound_pods(), "no second LIST");
+    assert!(!needs_bound_pods(&observe_at(5000, &incarnations, &bound)), "no second LIST");
     incarnations.forget(&bound.set);
     check(
         &close(false),
@@ -185,6 +199,56 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
             patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
         "#]],
     );
+}
+
+#[test]
+fn a_clique_at_zero_is_not_demanded() {
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = settled(&incarnations);
+    change(&mut observed, "m-0-a", |clique: &mut PodClique| clique.spec.replicas = 0);
+    let close = |bound: BTreeMap<String, BoundPods>| {
+        let mut open = observe_at(4000, &incarnations, &observed);
+        assert!(needs_bound_pods(&open));
+        open.pod_groups.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
+        open
+    };
+    check(
+        &close(all_bound()),
+        &expect![[r#"
+        patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group-spec":"{\"v\":1,\"minCount\":3,\"priorityClassName\":\"high\",\"belowMinimum\":{\"m-0-a\":0}}","grove.io/scale":"{\"v\":1,\"cliques\":{\"m-0-a\":{\"replicas\":0,\"template\":3}}}"},"resourceVersion":"7"}}
+    "#]],
+    );
+    check(
+        &close(BTreeMap::new()),
+        &expect![[r#"
+        patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"v\":1,\"minCount\":1,\"priorityClassName\":\"high\",\"belowMinimum\":{\"m-0-a\":0}}","grove.io/scale":"{\"v\":1,\"cliques\":{\"m-0-a\":{\"replicas\":0,\"template\":3}}}"},"resourceVersion":"7"}}
+    "#]],
+    );
+}
+
+/// A change that arrives while the set is decided triggers nothing, because the earlier decision does not depend on it.
+#[tokio::test]
+async fn the_set_is_decided_again_if_a_clique_changed_in_the_meantime() {
+    let set: Value = serde_saphyr::from_str(NATIVE).expect("YAML");
+    let mut current = clique_of("PodCliqueSet", &set);
+    current["metadata"]["name"] = json!("m-0-a");
+    current["metadata"]["annotations"] = json!({ POD_GROUP: "m-0-1000.5" });
+    let mut earlier = current.clone();
+    earlier["status"] = json!({ "scheduledReplicas": 1 });
+    let manager = manager_with([("podcliquesets", set), ("podcliques", current.clone())]);
+    let caches = PcsCaches::start(&manager);
+    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+    assert!(manager.wait_for_cache_sync().await);
+    let mut requests = caches.incarnations.requested_decisions().expect("the first call");
+    for (clique, is_requested) in [(current, false), (earlier, true)] {
+        let cliques = Cache::from_objects([serde_json::from_value::<PodClique>(clique).expect("a clique")]);
+        let mut observed = observe(&ctx, &yaml(NATIVE));
+        let incarnations = Incarnations::of_served_api();
+        observed.pod_groups = pod_groups(&incarnations, &cliques, |_| true, &observed, Timestamp::UNIX_EPOCH);
+        observed.pod_groups.close_with_bound_pods(&all_bound(), Timestamp::UNIX_EPOCH);
+        record_pod_groups(&ctx, &observed);
+        assert_eq!(requests.next().now_or_never().is_some(), is_requested);
+    }
 }
 
 #[test]

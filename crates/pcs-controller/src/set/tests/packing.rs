@@ -1,6 +1,6 @@
 //! The topology constraints of gangs with `PodGroup`s of the workload API: the record of the incarnation, and the affinity of the cliques.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
@@ -11,7 +11,7 @@ use grove_controller::plan::PatchBody;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::native_gangs::observe_at;
+use super::native_gangs::{all_bound, needs_bound_pods, observe_at};
 use super::topology::{observe_with, topology};
 use super::*;
 use crate::incarnations::Incarnations;
@@ -65,8 +65,8 @@ impl Process {
     /// The snapshot after the live LIST of the bound pods.
     fn close(&self, milliseconds: i64, observed: &Observed, has_bound_pods: bool) -> Observed {
         let mut open = self.observe(milliseconds, observed);
-        assert!(open.pod_groups.needs_bound_pods());
-        let bound: BTreeSet<_> = has_bound_pods.then(|| "m-0".to_owned()).into_iter().collect();
+        assert!(needs_bound_pods(&open));
+        let bound = if has_bound_pods { all_bound() } else { BTreeMap::new() };
         let now = Timestamp::from_millisecond(milliseconds).expect("a time");
         open.pod_groups.close_with_bound_pods(&bound, now);
         open.retain_topologies_of_bound_gangs();
@@ -184,7 +184,7 @@ fn without_keys_the_affinity_is_narrower_and_the_incarnation_stays() {
             m-0-b m-0-1000 {"v":1,"required":{"scope":"gang","keys":["b","h"]}}
         "#]],
     );
-    assert!(plan(&settled).is_empty() && !settled.pod_groups.needs_bound_pods());
+    assert!(plan(&settled).is_empty() && !needs_bound_pods(&settled));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn the_other_form_of_equal_constraints_begins_no_incarnation_and_changes_no_affi
         let mut settled = process.settled(&set);
         settled.set.spec.template.topology_constraint = form(to);
         let observed = process.observe(4000, &settled);
-        assert!(!observed.pod_groups.needs_bound_pods(), "no next incarnation");
+        assert!(!needs_bound_pods(&observed), "no next incarnation");
         assert_eq!(plan(&observed).to_string(), "nothing to do\n", "{from} to {to}");
     }
 }
@@ -235,7 +235,7 @@ fn the_cliques_of_a_gang_with_bound_pods_get_the_affinity_of_other_constraints()
     constrain(&mut observed, &json!({ "pack": { "required": "rack" } }));
     let bound = applied(&process.close(4000, &observed, true));
     let after = process.observe(5000, &bound);
-    assert!(!after.pod_groups.needs_bound_pods(), "no second LIST");
+    assert!(!needs_bound_pods(&after), "no second LIST");
     check(
         &applied(&after),
         &expect![[r#"

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::NativeGangs;
 use grove_api_types::pack_affinity::digest;
-use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
+use grove_api_types::pod_group::PodGroupRef;
 use serde_json::Value;
 
 use super::{GangScheduling, message_of_scheduler};
 use crate::gang::observed::Observed;
 use crate::pod_groups::workload_api::{
-    POD_GROUP_SCHEDULED, differs_from_record, dropped_fields, has_other_constraints, packing,
+    POD_GROUP_SCHEDULED, dropped_fields, has_other_constraints, has_other_minimums, has_other_priority, is_successor,
+    packing,
 };
 
+const UNBOUND: &str = "no pod of the gang is bound, for example after its restart";
 const NATIVE_GANGS_OFF: &str = "nativeGangs is off";
 const CREATED_WITHOUT_POD_GROUP: &str = "the gang was created without a PodGroup, which a restart of the gang (the deletion of \
                                          all its cliques) changes, or the pods of its set name a schedulingGroup";
@@ -33,13 +35,13 @@ pub(super) fn gang_scheduling(observed: &Observed) -> GangScheduling {
         return GangScheduling::by_none(gang_scheduling::SCHEDULER_IGNORES_POD_GROUPS, message);
     }
     let message = message_of_scheduler(observed);
-    let details = details(observed, &record, live.map(|live| live.spec));
+    let details = details(observed, &PodGroupRef { name, spec: record }, live.map(|live| live.spec));
     let message = [message].into_iter().chain(details).collect::<Vec<_>>().join("; ");
     GangScheduling::by_scheduler(observed, message)
 }
 
 /// What differs from the record of the incarnation, and how the gang is packed.
-fn details(observed: &Observed, record: &PodGroupSpec, live: Option<&Value>) -> Vec<String> {
+fn details(observed: &Observed, PodGroupRef { name, spec: record }: &PodGroupRef, live: Option<&Value>) -> Vec<String> {
     let mut details = Vec::new();
     let dropped = live.map(|live| dropped_fields(live, record)).unwrap_or_default();
     let mut by_gate: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -50,13 +52,22 @@ fn details(observed: &Observed, record: &PodGroupSpec, live: Option<&Value>) -> 
         let fields = fields.join(" and ");
         details.push(format!("the API server dropped {fields} because its feature gate {gate} is off"));
     }
-    if differs_from_record(&observed.gang, &observed.cliques, record) {
-        let changed = "the minimums or the priority of the gang have changed, which takes effect with the next restart of the gang";
-        details.push(changed.to_owned());
+    if is_successor(&observed.gang, name) {
+        details.push(format!(
+            "PodGroup {name} has the pods that were not bound when it began, and the others stay in an earlier one until {UNBOUND}"
+        ));
+    } else if has_other_minimums(&observed.gang, &observed.cliques, record) {
+        details.push(
+            "the minimums of the gang have changed, and the PodGroup of its next pods has the new ones".to_owned(),
+        );
+    }
+    if has_other_priority(&observed.gang, record) {
+        details.push(format!("the priority of the gang has changed, which takes effect when {UNBOUND}"));
     }
     if has_other_constraints(&observed.gang, record) {
-        let changed = "the topology constraints of the gang have changed; those of the whole gang take effect with the next restart of the gang";
-        details.push(changed.to_owned());
+        details.push(format!(
+            "the topology constraints of the gang have changed; those of the whole gang take effect when {UNBOUND}"
+        ));
     } else {
         details.extend(packing(&observed.gang, record, live));
     }

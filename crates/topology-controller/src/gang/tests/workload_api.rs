@@ -267,21 +267,25 @@ fn a_dropped_field_is_in_the_message() {
 }
 
 #[test]
-fn a_gang_that_differs_from_its_record_takes_effect_with_a_restart() {
-    let restart =
-        "the minimums or the priority of the gang have changed, which takes effect with the next restart of the gang";
-    let changed = format!("{SCHEDULED}; {restart}");
+fn a_message_reports_what_the_pod_group_lacks_of_the_current_gang() {
+    let minimums = "the minimums of the gang have changed, and the PodGroup of its next pods has the new ones";
+    let unbound = "no pod of the gang is bound, for example after its restart";
+    let priority = format!("the priority of the gang has changed, which takes effect when {unbound}");
     let mut observed = with_pod_group::<WorkloadApi>(ROW, &json!({}));
     assert_eq!(gang_scheduling(&observed), SCHEDULED);
     observed.gang.spec.priority_class_name = Some("high".to_owned());
-    assert_eq!(gang_scheduling(&observed), changed);
-    observed.gang.spec.priority_class_name = None;
+    assert_eq!(gang_scheduling(&observed), format!("{SCHEDULED}; {priority}"));
     observed.cliques.insert("a".to_owned(), clique("a", &json!({ "replicas": 1 })));
-    assert_eq!(gang_scheduling(&observed), changed, "a clique was scaled below its minimum");
+    assert_eq!(gang_scheduling(&observed), format!("{SCHEDULED}; {minimums}; {priority}"));
+    observed.gang.spec.priority_class_name = None;
     observed.cliques.insert("a".to_owned(), clique("a", &json!({ "replicas": 9 })));
     assert_eq!(gang_scheduling(&observed), SCHEDULED);
     annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":5}"#);
-    assert_eq!(gang_scheduling(&observed), changed);
+    assert_eq!(gang_scheduling(&observed), format!("{SCHEDULED}; {minimums}"));
+    annotate(&mut observed, POD_GROUP, "llm-0-1.2");
+    let message = gang_scheduling(&observed);
+    let others = "PodGroup llm-0-1.2 has the pods that were not bound when it began, and the others stay in an earlier one until";
+    assert_eq!(message, format!("{SCHEDULED}; {others} {unbound}"));
 }
 
 #[test]
@@ -356,7 +360,7 @@ fn constraints_that_affinity_expresses_and_those_that_wait_are_in_the_message() 
     assert_eq!(message("", &of_record(Some("block"), &digest), &with_key), SCHEDULED);
     expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; the API server dropped schedulingConstraints because its feature gate TopologyAwareWorkloadScheduling is off; required pod affinity packs the gang by block, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("", &of_record(Some("block"), &digest), &json!({})));
     expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs the gang by block, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("", &of_record(None, &digest), &json!({})));
-    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; the topology constraints of the gang have changed; those of the whole gang take effect with the next restart of the gang"].assert_eq(&message("", &of_record(Some("block"), "1other"), &with_key));
+    expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; the topology constraints of the gang have changed; those of the whole gang take effect when no pod of the gang is bound, for example after its restart"].assert_eq(&message("", &of_record(Some("block"), "1other"), &with_key));
     let digest = constraints(&constrained("host", &json!({})));
     expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs a by host, so the scheduler may not find a placement in a full cluster"].assert_eq(&message("host", &of_record(Some("block"), &digest), &with_key));
     expect!["True DefaultScheduler: default-scheduler schedules the PodGroup of the gang; required pod affinity packs the gang by block and host, so the scheduler may not find a placement in a full cluster; pods are packed more narrowly than their constraints require, because the PodGroup has no topology key; enable the feature gate TopologyAwareWorkloadScheduling of the API server and restart the gang"].assert_eq(&message("host", &of_record(None, &digest), &json!({})));
