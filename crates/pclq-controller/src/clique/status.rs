@@ -20,6 +20,7 @@ use super::plan::message_of_annotations;
 
 mod claims;
 mod conditions;
+mod waiting_pods;
 
 /// The status of the clique after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueStatus {

@@ -10,7 +10,7 @@ use grove_controller::status_counts::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::claims;
+use super::{claims, waiting_pods};
 use crate::clique::observed::Observed;
 
 /// Whether a condition is true, its reason and its message.
@@ -94,7 +94,8 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
     };
     let reason = if holds { available::MINIMUM_REPLICAS_AVAILABLE } else { reason };
-    (holds, reason, format!("{}{detail}", pod_counts_message(observed, ready)))
+    let waiting_pods = waiting_pods::message(observed).map(|message| format!("; {message}")).unwrap_or_default();
+    (holds, reason, format!("{}{detail}{waiting_pods}", pod_counts_message(observed, ready)))
 }
 
 /// The number of ready pods, and the numbers of the others by state.

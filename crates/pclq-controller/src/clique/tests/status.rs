@@ -1,8 +1,10 @@
 //! The status of a clique.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::status_throttle::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -90,6 +92,33 @@ fn the_message_counts_the_pods_by_state() {
         PodCliqueScheduled=True SufficientScheduledPods: Sufficient scheduled pods found. expected at least: 2, found: 2
     "#]],
     );
+}
+
+#[test]
+fn the_message_names_the_pods_that_wait_for_the_scheduler() {
+    let message = |row: &str, pod_group: &str| {
+        let mut observed = snapshot(row);
+        if let Some(gang) = observed.gang.as_mut().map(Arc::make_mut) {
+            let spec = PodGroupSpec { min_count: 3, ..PodGroupSpec::default() };
+            let group = PodGroupRef { name: pod_group.to_owned(), spec };
+            gang.metadata.annotations = Some(group.annotations());
+        }
+        let status = status(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Available");
+        condition.expect("a condition").message
+    };
+    let long = "x".repeat(400);
+    let without_group = format!(
+        "{{replicas: 5, minAvailable: 1, gang: [a, b, c, d, e], pods: [{{i: 0, name: a, ready: true}}, \
+         {{i: 1, name: c, unschedulable: other}}, {{i: 2, name: b, unschedulable: {long}}}, {{i: 3, name: d}}, {{i: 4, name: e, gated: true}}]}}"
+    );
+    expect!["1 of 5 pods ready, 1 gated, 3 not scheduled; not scheduled: llm-0-decode-b, llm-0-decode-c, llm-0-decode-d: the scheduler reports: X…"].assert_eq(&message(&without_group, "llm-0-1").replace(&"x".repeat(300), "X"));
+    let with_group = "{replicas: 1, gang: [a], pods: [{i: 0, name: a, group: llm-0-1.7}]}";
+    expect!["0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: PodGroup llm-0-1.7 demands 3 pods"]
+        .assert_eq(&message(with_group, "llm-0-1.7"));
+    expect!["0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: PodGroup llm-0-1.7 is not the current one of the gang"].assert_eq(&message(with_group, "llm-0-1.8"));
+    let unknown = "{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}";
+    expect!["0 of 1 pods ready, 1 not scheduled"].assert_eq(&message(unknown, "llm-0-1"));
 }
 
 #[test]

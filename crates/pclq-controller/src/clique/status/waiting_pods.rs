@@ -1,0 +1,45 @@
+//! The pods that wait for the scheduler, and why: a part of the message of the condition `Available`.
+
+use grove_api_types::pod_group::PodGroupRef;
+use grove_api_types::text::join_names;
+use grove_controller::slim_pod::SlimPod;
+
+use crate::clique::observed::Observed;
+
+/// The message has this many names; it only counts the others.
+const MAX_NAMED: usize = 3;
+/// The message has this many characters of the scheduler's message.
+const MAX_REASON: usize = 300;
+
+/// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, and what the scheduler reports about
+/// the first of them. Gated pods do not wait for the scheduler. `None` if no reason is known.
+pub(super) fn message(observed: &Observed) -> Option<String> {
+    let mut waiting: Vec<_> = observed.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated()).collect();
+    waiting.sort_by_key(|pod| &pod.metadata.name);
+    let first = waiting.first()?;
+    let reasons = [pod_group(observed, first), report(first)].into_iter().flatten().collect::<Vec<_>>();
+    let names: Vec<_> = waiting.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    (!reasons.is_empty()).then(|| format!("not scheduled: {}: {}", join_names(&names, MAX_NAMED), reasons.join("; ")))
+}
+
+/// The `PodGroup` of the pod, with its minimum if it is the current one of the gang.
+fn pod_group(observed: &Observed, pod: &SlimPod) -> Option<String> {
+    let name = pod.pod_group()?;
+    let of_gang = observed.gang.as_deref().and_then(|gang| PodGroupRef::of_gang(gang).ok().flatten());
+    Some(match of_gang.filter(|group| group.name == name) {
+        Some(group) => {
+            let minimum = group.spec.min_count.max(1);
+            format!("PodGroup {name} demands {minimum} pods")
+        }
+        None => format!("PodGroup {name} is not the current one of the gang"),
+    })
+}
+
+/// What the scheduler reports about the pod.
+fn report(pod: &SlimPod) -> Option<String> {
+    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
+    let message = condition.message.as_deref().filter(|message| !message.is_empty())?;
+    let short: String = message.chars().take(MAX_REASON).collect();
+    let dots = if short.len() < message.len() { "…" } else { "" };
+    Some(format!("the scheduler reports: {short}{dots}"))
+}
