@@ -2,6 +2,7 @@
 
 use e2e::{fixtures, in_namespace};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
@@ -61,6 +62,28 @@ async fn a_clique_scaled_by_a_user_keeps_its_replicas_and_dense_indices() {
             .await;
         assert_eq!(state.cliques["llm-0-decode"].spec.replicas, 1);
         assert_eq!(state.ready_indices("llm-0-decode"), [0]);
+    })
+    .await;
+}
+
+/// An autoscaler takes the workers to zero, and the frontend is replaced. Then the workers come back.
+#[tokio::test]
+async fn a_replaced_pod_runs_while_other_cliques_are_at_zero() {
+    in_namespace("e2e-scale-zero", async |ns| {
+        ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+        let before = ns.wait_for_ready_pods("llm", 5).await;
+        let frontend = before.pods.keys().find(|name| name.starts_with("llm-0-frontend")).expect("a frontend").clone();
+        for worker in ["llm-0-prefill", "llm-0-decode"] {
+            ns.scale::<PodClique>(worker, 0).await;
+        }
+        ns.wait_for_ready_pods("llm", 1).await;
+        ns.delete_object::<Pod>(&frontend).await;
+        ns.wait_for("the pod is deleted", |state| !state.pods.contains_key(&frontend)).await;
+        ns.wait_for_ready_pods("llm", 1).await;
+        for worker in ["llm-0-prefill", "llm-0-decode"] {
+            ns.scale::<PodClique>(worker, 2).await;
+        }
+        ns.wait_for_ready_pods("llm", 5).await;
     })
     .await;
 }

@@ -6,6 +6,7 @@ mod case;
 mod disruptions;
 mod incarnations;
 mod races;
+mod scaled_down;
 mod topology;
 
 use e2e::binding_log::{is_bound, pod_group};
@@ -66,6 +67,20 @@ async fn gangs_of_the_default_scheduler_are_bound_as_a_whole() {
     disruptions::a_gang_preempts_a_whole_gang(&cluster).await;
     disruptions::pods_stay_in_a_deleted_pod_group(&cluster).await;
     disruptions::pod_groups_are_adopted_and_deleted(&cluster).await;
+    cluster.down().await;
+}
+
+/// The cases run at the same time: each has nodes of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_pod_of_a_gang_waits_for_unwanted_pods() {
+    let cluster = start("native-gangs-scaled-down", "--native-gangs").await;
+    create_priority_classes(&cluster.client().await).await;
+    tokio::join!(
+        Box::pin(scaled_down::a_replaced_pod_is_bound_while_other_cliques_are_at_zero(&cluster)),
+        Box::pin(scaled_down::pods_beside_bound_ones_are_bound_together(&cluster)),
+        Box::pin(scaled_down::a_clique_below_its_minimum_holds_up_no_other_pod(&cluster)),
+        Box::pin(scaled_down::a_postponed_priority_takes_effect_once_no_pod_is_bound(&cluster)),
+    );
     cluster.down().await;
 }
 

@@ -1,5 +1,5 @@
-//! Users change a set while the scheduler binds its gang. In the end all pods belong to one incarnation of the gang, and they are bound or
-//! wait for the restart of the gang. A seed chooses the changes and their moments.
+//! Users change a set while the scheduler binds its gang. In the end all pods belong to one incarnation of the gang, and they are bound. A seed
+//! chooses the changes and their moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,6 @@ use e2e::binding_log::{is_bound, pod_group};
 use e2e::namespace_state::TIMEOUT;
 use e2e::{NamespaceState, TestCluster, test_cluster};
 use futures::stream::{self, BoxStream, StreamExt};
-use grove_api_types::labels::POD_GROUP_SPEC;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::live_objects::{self, Kind, ObjectChange};
@@ -15,9 +14,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::runtime::wait::await_condition;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::case::{Case, POD_GROUP, is_gated, pods_of, set};
+use super::case::{Case, POD_GROUP, pods_of, set};
 use super::{HIGH, LOW, create_priority_classes, start};
 use crate::it::own_cluster::kills::Numbers;
 
@@ -39,7 +38,7 @@ const DISRUPTIONS: [Disruption; 7] = [
 ];
 const MOMENTS: [Moment; 4] = [Moment::Created, Moment::FirstPod, Moment::FirstBoundPod, Moment::AllBound];
 
-/// What a user changes. `minAvailable` is immutable, and a clique can be scaled below it only to zero.
+/// What a user changes.
 #[derive(Clone, Copy, Debug)]
 enum Disruption {
     DeleteClique(&'static str),
@@ -200,18 +199,8 @@ impl Race {
             && uids.iter().all(|uid| !deleted.contains(uid))
             && self.has_effect(gang, &cliques)
             && usize::try_from(desired).is_ok_and(|desired| pods.len() == desired && state.pods.len() == desired)
-            && pods.iter().all(|pod| is_bound(pod) || self.waits_for_restart(pod, pods.len(), gang))
+            && pods.iter().all(|pod| is_bound(pod))
             && self.has_condition(gang)
-    }
-
-    /// Whether the pod belongs to a gang that has fewer pods than the minimum of its `PodGroup`. A clique was scaled to zero while pods
-    /// were bound, so the minimum changes with the next restart.
-    fn waits_for_restart(self, pod: &Pod, pods: usize, gang: &PodGang) -> bool {
-        let record = gang.annotations().get(POD_GROUP_SPEC).expect("the gang has a record of its PodGroup");
-        let spec: Value = serde_json::from_str(record).expect("the record is JSON");
-        let is_scaled = matches!(self.disruption, Disruption::ScaleToZero(_));
-        let is_below_minimum = spec["minCount"].as_u64().is_some_and(|minimum| (pods as u64) < minimum);
-        is_scaled && is_below_minimum && !is_gated(pod)
     }
 
     /// Whether a change that deletes nothing has taken effect.
@@ -256,9 +245,11 @@ fn named_pod_groups(state: &NamespaceState) -> BTreeSet<Option<&str>> {
     annotations.map(|name| name.map(String::as_str)).chain(state.active_pods().map(pod_group)).collect()
 }
 
+/// A `PodGroup` and its successors in the same incarnation have the same name until the dot.
 pub(super) fn has_one_incarnation(state: &NamespaceState) -> bool {
     let names = named_pod_groups(state);
-    names.len() == 1 && !names.contains(&None)
+    let incarnations: BTreeSet<_> = names.iter().map(|name| name.and_then(|name| name.split('.').next())).collect();
+    incarnations.len() == 1 && !incarnations.contains(&None)
 }
 
 /// Deletes an object as soon as it exists, and returns its uid.

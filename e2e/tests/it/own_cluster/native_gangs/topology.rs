@@ -89,6 +89,7 @@ async fn on_shared_nodes(cluster: &TestCluster) {
     placement::a_key_that_no_node_has_leaves_pods_pending(cluster).await;
     changes::other_constraints_begin_the_next_incarnation(cluster).await;
     changes::only_pending_pods_follow_other_constraints(cluster).await;
+    changes::a_successor_is_in_the_domain_of_its_incarnation(cluster).await;
 }
 
 /// The API server does not store the topology keys of `PodGroup`s, so pod affinity expresses all constraints.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use e2e::TestCluster;
 use e2e::binding_log::is_bound;
+use e2e::{NamespaceState, TestCluster};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -79,9 +79,32 @@ async fn change_before_binding(case: &Case, first: &str) -> Vec<Pod> {
 async fn change_after_binding(case: &Case, pods: &[Pod]) {
     let second = case.pod_group("llm-0").await.uid();
     patch(case, &json!({ "topologyConstraint": constraint("required", "zone") })).await;
-    case.wait_for_condition("llm-0", "True", "DefaultScheduler", "take effect with the next restart").await;
+    case.wait_for_condition("llm-0", "True", "DefaultScheduler", "take effect when no pod of the gang is bound").await;
     assert_eq!(case.pod_group("llm-0").await.uid(), second);
     assert_eq!(identities(&case.wait_until_bound("llm-0", 5).await), identities(pods));
+}
+
+/// A clique is scaled to zero, so a replaced pod of another clique belongs to a successor of their `PodGroup`. It is in the rack of the others.
+pub(super) async fn a_successor_is_in_the_domain_of_its_incarnation(cluster: &TestCluster) {
+    let case = Case::create(cluster, "domain").await;
+    let cliques = [clique("a", (2, 2), 1), clique("b", (2, 2), 1)];
+    create_set(&case, &constrained_set(Some(constraint("required", "rack")), &cliques)).await;
+    let before = case.wait_until_bound("llm-0", 4).await;
+    let first = case.pod_group("llm-0").await.name_any();
+    case.ns.scale::<PodClique>("llm-0-b", 0).await;
+    case.ns.wait_for("one clique has pods", |state| state.pods.len() == 2).await;
+    let replaced = before.iter().find(|pod| pod.name_any().starts_with("llm-0-a")).expect("a pod").name_any();
+    case.ns.delete_object::<Pod>(&replaced).await;
+    let second = case.next_pod_group("llm-0", &first).await;
+    assert_eq!(pod_group_key(&second), Some(key("rack")));
+    let are_bound = |state: &NamespaceState| {
+        let pods = pods_of(state, "llm-0");
+        pods.len() == 2 && !state.pods.contains_key(&replaced) && pods.into_iter().all(is_bound)
+    };
+    let state = case.ns.wait_for("the new pod is bound", are_bound).await;
+    let pods: Vec<Pod> = pods_of(&state, "llm-0").into_iter().cloned().collect();
+    assert_eq!(Nodes::list(&case.ns.client).await.domains(&pods, "rack").len(), 1);
+    delete_set(&case).await;
 }
 
 /// One pod of the clique is bound, and the other one does not fit into its rack.
