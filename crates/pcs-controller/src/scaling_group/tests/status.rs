@@ -1,12 +1,16 @@
 //! The status of a scaling group.
 
 use expect_test::{Expect, expect};
-use grove_api_types::v1alpha1::{PodCliqueStatus, UpdateStrategyType};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, UpdateStrategyType};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, set_status_condition};
+use grove_controller::executor::{ExecutionResult, StepResult};
+use grove_controller::plan::Target;
+use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{change, executed, new, status_of};
+use super::{change, executed, new, plan, status_of};
 use crate::scaling_group::observed::Observed;
+use crate::scaling_group::status::status;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a time")
@@ -86,6 +90,23 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
     let strategy = &mut observed.set.as_mut().expect("the set").spec.update_strategy;
     strategy.get_or_insert_default().type_ = UpdateStrategyType::OnDelete;
     assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4));
+    observed.set = None;
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4), "a group without its set has no template");
+}
+
+#[test]
+fn the_observed_generation_waits_for_failed_writes() {
+    let mut observed = executed(new(1));
+    observed.group.metadata.generation = Some(4);
+    observed.group.status.get_or_insert_default().observed_generation = Some(3);
+    let clique = observed.children.get::<PodClique>("m-0-g-0-d").expect("a clique");
+    let (target, failure) = (Target::of(&**clique), ApiError::new(403, "Forbidden", "exceeded quota"));
+    let step = StepResult::new("cliques", "patch", target.clone(), Err(failure.clone()));
+    let failed = ExecutionResult { steps: vec![step] };
+    assert_eq!(status(&observed, &plan(&observed), &failed, at(1)).observed_generation, Some(3));
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4));
+    observed.backed_off.children.push((target, failure));
+    assert_eq!(status_of(&observed, at(1)).observed_generation, Some(3));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The status of a set.
 
-use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueStatus};
 use grove_controller::executor::ExecutionResult;
 use k8s_openapi::jiff::Timestamp;
 
@@ -109,6 +109,21 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
     assert_eq!(observe(&on_delete, &old), Some(4));
     assert_eq!(observe(&changed, &with_pods(executed(new(&changed)), 1, 1)), Some(4));
     assert_eq!(observe(&changed, &executed(new(&changed))), Some(4), "cliques without a status have no pods");
+}
+
+#[test]
+fn the_observed_generation_waits_for_the_pods_of_groups() {
+    let mut observed = with_pods(executed(new(GROUPED)), 1, 1);
+    observed.set.status.get_or_insert_default().observed_generation = Some(2);
+    let status = |observed: &Observed| status_of(observed, &ExecutionResult::default(), at(1));
+    let current = status(&observed);
+    assert_eq!(current.observed_generation, Some(3), "a group without a status has no pods");
+    for (reported, generation) in [(Some("another".to_owned()), 2), (current.current_generation_hash, 3)] {
+        change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| {
+            group.status.get_or_insert_default().current_pod_clique_set_generation_hash = reported;
+        });
+        assert_eq!(status(&observed).observed_generation, Some(generation));
+    }
 }
 
 #[test]
