@@ -88,19 +88,59 @@ fn the_record_follows_the_scale() {
     change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
     let record_of_group = r#"{"v":1,"groups":{"m-0-g":{"replicas":2,"template":3}}}"#;
     assert_eq!(record(&mut observed).as_deref(), Some(record_of_group));
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 4);
+    let record_of_group = r#"{"v":1,"groups":{"m-0-g":{"replicas":4,"template":3}}}"#;
+    assert_eq!(record(&mut observed).as_deref(), Some(record_of_group));
     change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 3);
     assert_eq!(record(&mut observed), None);
 }
 
 #[test]
-fn a_damaged_record_is_ignored() {
-    for damaged in ["{", r#"{"cliques": {"m-0-f": {"replicas": 2000000000, "template": 2}}}"#] {
+fn each_replica_of_the_set_has_a_record() {
+    let mut observed = executed(new(&GROUPED.replace("replicas: 1\n  template", "replicas: 2\n  template")));
+    for (gang, clique, replicas) in [("m-0", "m-0-f", 4), ("m-1", "m-1-f", 7)] {
+        let record = format!(r#"{{"v":1,"cliques":{{"{clique}":{{"replicas":{replicas},"template":2}}}}}}"#);
+        change::<PodGang>(&mut observed, gang, |gang| drop(gang.annotations_mut().insert(SCALE.to_owned(), record)));
+    }
+    observed.children.by_name_mut::<PodClique>().clear();
+    let replicas = observed.expand().replicas.iter().map(|replica| replica.cliques[0].replicas).collect::<Vec<_>>();
+    assert_eq!(replicas, [4, 7]);
+}
+
+#[test]
+fn a_recorded_scale_above_the_limit_of_objects_is_not_expanded() {
+    for (kind, name, template) in [("cliques", "m-0-f", 2), ("groups", "m-0-g", 3)] {
         let mut observed = scaled();
-        let record = || damaged.to_owned();
-        change::<PodGang>(&mut observed, "m-0", |gang| drop(gang.annotations_mut().insert(SCALE.to_owned(), record())));
+        let record = format!(r#"{{"v":1,"{kind}":{{"{name}":{{"replicas":100000,"template":{template}}}}}}}"#);
+        change::<PodGang>(&mut observed, "m-0", |gang| drop(gang.annotations_mut().insert(SCALE.to_owned(), record)));
+        assert!(observed.exceeded_limit().is_none(), "the {kind} exist with another scale");
         observed.children.by_name_mut::<PodClique>().clear();
-        assert_eq!(observed.expand().replicas[0].cliques[0].replicas, 2, "{damaged}");
+        observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
+        assert!(observed.exceeded_limit().is_some(), "{kind}");
+    }
+}
+
+#[test]
+fn a_damaged_record_is_ignored() {
+    let entry = |replicas: i32, template: i32| format!(r#"{{"replicas": {replicas}, "template": {template}}}"#);
+    let of_clique = |replicas| format!(r#"{{"v": 1, "cliques": {{"m-0-f": {}}}}}"#, entry(replicas, 2));
+    let of_group = |replicas| format!(r#"{{"v": 1, "groups": {{"m-0-g": {}}}}}"#, entry(replicas, 3));
+    for damaged in ["{".to_owned(), of_clique(2_000_000_000), of_clique(-1), of_group(2_000_000_000), of_group(-1)] {
+        let mut observed = scaled();
+        change::<PodGang>(&mut observed, "m-0", |gang| {
+            drop(gang.annotations_mut().insert(SCALE.to_owned(), damaged.clone()));
+        });
+        assert_eq!(record(&mut { observed.clone() }).as_deref(), Some(RECORD), "{damaged} is replaced");
+        let mut unscaled = executed(new(GROUPED));
+        change::<PodGang>(&mut unscaled, "m-0", |gang| {
+            drop(gang.annotations_mut().insert(SCALE.to_owned(), damaged.clone()));
+        });
+        assert_eq!(record(&mut unscaled), None, "{damaged} is removed");
+        observed.children.by_name_mut::<PodClique>().clear();
+        observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
         assert!(observed.exceeded_limit().is_none());
+        let replica = observed.expand().replicas.remove(0);
+        assert_eq!((replica.cliques[0].replicas, replica.groups[0].replica_count), (2, 3), "{damaged}");
     }
 }
 
