@@ -111,7 +111,7 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
     let is_own = |key: &str| match key {
         labels::POD_GROUP | labels::POD_GROUP_SPEC => !is_of_later_version,
         labels::SCALE => !live.annotations().get(key).is_some_and(|record| RecordedScale::is_of_later_version(record)),
-        key => key == labels::TOPOLOGY_NAME || key == labels::GENERATION_HASH,
+        key => key == labels::TOPOLOGY_NAME,
     };
     let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !is_own(key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
