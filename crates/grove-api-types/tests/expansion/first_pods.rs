@@ -19,11 +19,13 @@ template:
 #[test]
 fn the_cliques_of_a_replica_of_a_group_count_in_their_order() {
     let mut set = set("s", SPEC);
-    set.spec.template.cliques[0].spec.replicas = 0;
-    let replicas = expand(&set, &CurrentScale::default());
-    for replica in &replicas[0].groups[0].replicas {
-        let first: Vec<_> = replica.cliques.iter().map(|clique| replica.first_pod_index(&clique.name)).collect();
-        assert_eq!(first, [0, 0, 2]);
+    for none in [0, -1] {
+        set.spec.template.cliques[0].spec.replicas = none;
+        let replicas = expand(&set, &CurrentScale::default());
+        for replica in &replicas[0].groups[0].replicas {
+            let first: Vec<_> = replica.cliques.iter().map(|clique| replica.first_pod_index(&clique.name)).collect();
+            assert_eq!(first, [0, 0, 2]);
+        }
     }
 }
 

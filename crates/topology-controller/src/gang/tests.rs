@@ -156,7 +156,7 @@ fn a_label_that_names_the_queue_has_precedence_and_an_empty_one_names_none() {
 #[test]
 fn a_pod_group_has_the_metadata_of_its_gang() {
     let metadata = |scheduler: &str| {
-        let gang = "{metadata: {labels: {team: a, kai.scheduler/queue: q}, annotations: {note: b}}}";
+        let gang = "{metadata: {labels: {team: a, kai.scheduler/queue: q, grove.io/podcliqueset-generation-hash: 1h}, annotations: {note: b}}}";
         let plan =
             plan::plan(&observed(&format!("{{scheduler: {scheduler}, cliques: {{a: {{}}}}, gang: {gang}}}")), at(1));
         created(&plan).expect("a create")["metadata"].clone()

@@ -69,7 +69,9 @@ fn the_first_pod_of_a_replica_has_the_labels_that_autoscalers_select() {
     let label = |at: usize, key: &str| {
         let Step::Create(Create { object, .. }) = pods[at] else { panic!("{plan}") };
         let metadata = object.value()["metadata"].clone();
-        assert!(metadata["annotations"][key].is_null(), "{metadata}");
+        for of_clique in ["grove.io/podcliqueset-first-pod", "grove.io/podcliquescalinggroup-first-pod-index"] {
+            assert!(metadata["annotations"][of_clique].is_null(), "{metadata}");
+        }
         metadata["labels"][key].as_str().map(str::to_owned)
     };
     for (at, first, index) in [(0, Some("true"), "3"), (1, None, "4")] {

@@ -6,8 +6,9 @@ use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 
-use super::{SET, change, executed, new, plan};
+use super::{SET, change, child, executed, new, plan};
 use crate::set::desired::{SlimAutoscaler, SlimService};
 use crate::set::observed::Observed;
 
@@ -121,4 +122,23 @@ fn grove_labels_and_annotations_of_a_gang_stay_and_foreign_ones_are_removed() {
         gangs: patch PodGang llm-0 {"metadata":{"annotations":{"example.com/owner":null},"labels":{"example.com/owner":null},"resourceVersion":"7"}}
     "#]],
     );
+}
+
+#[test]
+fn annotations_of_a_template_that_only_grove_sets_are_not_copied() {
+    let mut observed = new(SET);
+    let keys = [
+        "topology-name",
+        "pod-group",
+        "pack-affinity",
+        "resource-claims",
+        "podcliquescalinggroup-first-pod-index",
+        "podcliqueset-first-pod",
+    ];
+    let annotations = &mut observed.set.spec.template.cliques[1].annotations;
+    annotations.extend(keys.map(|key| (format!("grove.io/{key}"), "x".to_owned())));
+    annotations.insert("example.com/owner".to_owned(), "x".to_owned());
+    let clique = child::<PodClique>(&executed(observed), "llm-0-decode");
+    let keys: Vec<&str> = clique.annotations().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["example.com/owner", "grove.io/podcliqueset-generation-hash"]);
 }
