@@ -1,5 +1,6 @@
 //! The pods that wait for the scheduler, and why: a part of the message of the condition `Available`.
 
+use grove_api_types::names::PodClaimName;
 use grove_api_types::pod_group::PodGroupRef;
 use grove_api_types::text::join_names;
 use grove_controller::slim_pod::SlimPod;
@@ -11,13 +12,17 @@ const MAX_NAMED: usize = 3;
 /// The message has this many characters of the scheduler's message.
 const MAX_REASON: usize = 300;
 
-/// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, and what the scheduler reports about
-/// the first of them. Gated pods do not wait for the scheduler. `None` if no reason is known.
+/// In the scheduler's message if no node can allocate all claims of the pod.
+const NO_DEVICE: &str = "cannot allocate all claims";
+
+/// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, what the scheduler reports about the
+/// first of them, and that a node has one IMEX channel if the scheduler finds no device for a pod with a compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
 pub(super) fn message(observed: &Observed) -> Option<String> {
     let mut waiting: Vec<_> = observed.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated()).collect();
     waiting.sort_by_key(|pod| &pod.metadata.name);
     let first = waiting.first()?;
-    let reasons = [pod_group(observed, first), report(first)].into_iter().flatten().collect::<Vec<_>>();
+    let reasons =
+        [pod_group(observed, first), report(first), channel(observed, first)].into_iter().flatten().collect::<Vec<_>>();
     let names: Vec<_> = waiting.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     (!reasons.is_empty()).then(|| format!("not scheduled: {}: {}", join_names(&names, MAX_NAMED), reasons.join("; ")))
 }
@@ -36,10 +41,24 @@ fn pod_group(observed: &Observed, pod: &SlimPod) -> Option<String> {
 }
 
 /// What the scheduler reports about the pod.
-fn report(pod: &SlimPod) -> Option<String> {
+fn scheduler_message(pod: &SlimPod) -> Option<&str> {
     let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
-    let message = condition.message.as_deref().filter(|message| !message.is_empty())?;
+    condition.message.as_deref().filter(|message| !message.is_empty())
+}
+
+fn report(pod: &SlimPod) -> Option<String> {
+    let message = scheduler_message(pod)?;
     let short: String = message.chars().take(MAX_REASON).collect();
     let dots = if short.len() < message.len() { "…" } else { "" };
     Some(format!("the scheduler reports: {short}{dots}"))
+}
+
+/// Why no device is available for a pod with a compute domain.
+fn channel(observed: &Observed, pod: &SlimPod) -> Option<String> {
+    scheduler_message(pod).filter(|message| message.contains(NO_DEVICE))?;
+    let domain_claim = PodClaimName::of_compute_domain();
+    let claims = observed.clique.spec.pod_spec.get("resourceClaims")?;
+    let names = claims.as_array()?.iter().filter_map(|claim| claim["name"].as_str());
+    let has_domain = names.into_iter().any(|name| name == domain_claim.as_str());
+    has_domain.then(|| format!("a node has one IMEX channel, so it runs one pod with the claim {domain_claim}"))
 }

@@ -122,6 +122,23 @@ fn the_message_names_the_pods_that_wait_for_the_scheduler() {
 }
 
 #[test]
+fn the_message_names_the_channel_for_which_a_pod_with_a_compute_domain_waits() {
+    let message = |claim: &str, report: &str| {
+        let row = format!(
+            "{{replicas: 1, gang: [a], podSpec: {{resourceClaims: [{{name: {claim}}}]}}, pods: [{{i: 0, name: a, unschedulable: \"{report}\"}}]}}"
+        );
+        let status = status_of(&row, &ExecutionResult::default(), 100);
+        status.conditions.into_iter().find(|condition| condition.type_ == "Available").expect("a condition").message
+    };
+    let no_device = "0/3 nodes are available: 3 cannot allocate all claims.";
+    expect!["0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: the scheduler reports: 0/3 nodes are available: 3 cannot allocate all claims.; a node has one IMEX channel, so it runs one pod with the claim mnnvl-claim"].assert_eq(&message("mnnvl-claim", no_device));
+    for (claim, report) in [("mnnvl-claim", "3 Insufficient cpu"), ("other", no_device)] {
+        let message = message(claim, report);
+        assert!(message.contains(report) && !message.contains("channel"), "{message}");
+    }
+}
+
+#[test]
 fn starting_pods_are_no_breach_and_crashed_pods_are() {
     let row =
         |container: &str| format!("{{gang: [a], pods: [{{i: 0, name: a, bound: true, container: {container}}}]}}");

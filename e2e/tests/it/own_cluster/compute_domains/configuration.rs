@@ -57,6 +57,7 @@ fn uses_no_domain(state: &NamespaceState, set: &str) {
 }
 
 /// Three pods with one GPU each share the only node that they may use: for a set that does not span nodes, the configuration enables no domain.
+/// With a domain only one of them runs, and the condition of the clique names the cause.
 pub(super) async fn small_pods_share_a_node(cluster: &mut TestCluster) {
     let fields = json!({ "network": { "autoMNNVLEnabled": true, "autoMNNVLScope": "multiNode" } });
     let config = configuration_with("compute-domains-multi-node", fields);
@@ -64,19 +65,30 @@ pub(super) async fn small_pods_share_a_node(cluster: &mut TestCluster) {
     let fixture = Fixture::create(cluster, "e2e-domains-small").await;
     let node = Api::<Node>::all(fixture.ns.client.clone()).list(&ListParams::default().limit(1)).await.expect("a node");
     let node = node.items[0].name_any();
-    let set = |name: &str, replicas: i32, placement: Value| {
+    let set = |metadata: Value, replicas: i32, placement: Value| {
         let container = json!({ "name": "main", "image": "registry.k8s.io/pause:3.10",
             "resources": { "limits": { "nvidia.com/gpu": 1 } } });
         let mut pod = json!({ "containers": [container] });
         json_patch::merge(&mut pod, &placement);
-        let clique = json!({ "name": "w", "spec": { "roleName": "w", "replicas": replicas, "podSpec": pod } });
-        json!({ "metadata": { "name": name }, "spec": { "replicas": 1, "template": { "cliques": [clique] } } })
-            .to_string()
+        let spec = json!({ "roleName": "w", "replicas": replicas, "minAvailable": 1, "podSpec": pod });
+        let clique = json!({ "name": "w", "spec": spec });
+        json!({ "metadata": metadata, "spec": { "replicas": 1, "template": { "cliques": [clique] } } }).to_string()
     };
     let on_node = json!({ "nodeSelector": { "kubernetes.io/hostname": node } });
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("small", 3, on_node)).await;
+    fixture.ns.create_yaml::<PodCliqueSet>(&set(json!({ "name": "small" }), 3, on_node.clone())).await;
     uses_no_domain(&fixture.ns.wait_for_ready_pods("small", 3).await, "small");
-    fixture.ns.create_yaml::<PodCliqueSet>(&set("large", 9, json!({}))).await;
+    let metadata = json!({ "name": "opted-in", "annotations": { "grove.io/auto-mnnvl": "enabled" } });
+    fixture.ns.create_yaml::<PodCliqueSet>(&set(metadata, 3, on_node)).await;
+    let channel = "a node has one IMEX channel, so it runs one pod with the claim mnnvl-claim";
+    let names_channel = |state: &NamespaceState| {
+        let conditions = state.cliques.get("opted-in-0-w").and_then(|clique| clique.status.as_ref());
+        let mut messages =
+            conditions.into_iter().flat_map(|status| &status.conditions).map(|condition| &condition.message);
+        messages.any(|text| text.starts_with("1 of 3 pods ready, 2 not scheduled") && text.contains(channel))
+    };
+    fixture.ns.wait_for("the condition names the channel", names_channel).await;
+    fixture.delete_last_set("opted-in").await;
+    fixture.ns.create_yaml::<PodCliqueSet>(&set(json!({ "name": "large" }), 9, json!({}))).await;
     let state = fixture.ns.wait_for_ready_pods("large", 9).await;
     assert!(state.pods_of("large").all(|pod| claim_templates(pod) == ["large-0"]), "{state}");
     fixture.delete_last_set("large").await;
