@@ -15,6 +15,7 @@ use crate::native_gangs::named_pod_group;
 use crate::snapshot::hostname;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::RESOURCE_CLAIMS;
+use grove_api_types::pod_group::number;
 
 /// Fields of an object's metadata that differ between runs.
 const RUN_SPECIFIC_FIELDS: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
@@ -65,7 +66,7 @@ fn without_status(
 }
 
 /// Replacements of run-specific texts: a pod's name by its host name, a UID by the name of its object, the name of a `PodGroup` by that of
-/// its gang.
+/// its gang, the number of its incarnation by `current`.
 struct Aliases {
     names: BTreeMap<String, String>,
     /// The name of the namespace, which is part of host names in environment variables.
@@ -84,7 +85,11 @@ impl Aliases {
         names
             .extend(sets.chain(groups).chain(cliques).filter_map(|(uid, name)| Some((uid?, format!("uid of {name}")))));
         let pod_groups = state.gangs.keys().filter_map(|gang| Some((named_pod_group(state, gang)?, gang)));
-        names.extend(pod_groups.map(|(group, gang)| (group.to_owned(), format!("PodGroup of {gang}"))));
+        for (group, gang) in pod_groups {
+            // Two gangs may have the same number.
+            names.extend(number(gang, group).map(|number| (number.incarnation.to_string(), "current".to_owned())));
+            names.insert(group.to_owned(), format!("PodGroup of {gang}"));
+        }
         let namespace = state.pods.values().find_map(ResourceExt::namespace);
         names.extend(namespace.clone().map(|namespace| (namespace, "namespace".to_owned())));
         Self { names, namespace }
