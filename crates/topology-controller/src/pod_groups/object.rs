@@ -51,7 +51,7 @@ impl<A> PodGroup<A> {
     }
 
     /// The fields that the conditions of the gang describe.
-    pub(super) fn as_live(&self) -> LivePodGroup<'_> {
+    pub(crate) fn as_live(&self) -> LivePodGroup<'_> {
         let Self { metadata, spec, message, retained_fields: _, api: _ } = self;
         LivePodGroup {
             name: metadata.name.as_deref().unwrap_or_default(),

@@ -14,6 +14,7 @@ use crate::pod_groups::workload_api::{
     POD_GROUP_SCHEDULED, dropped_fields, has_other_constraints, has_other_minimums, has_other_priority, is_successor,
     packing,
 };
+use crate::pod_groups::{PodGroup, WorkloadApi};
 
 const UNBOUND: &str = "no pod of the gang is bound, for example after its restart";
 const NATIVE_GANGS_OFF: &str = "nativeGangs is off";
@@ -26,7 +27,7 @@ pub(super) fn gang_scheduling(observed: &Observed) -> GangScheduling {
         return GangScheduling::by_none(gang_scheduling::PODS_SCHEDULED_INDIVIDUALLY, individually(observed));
     };
     let live = observed.live_pod_group();
-    if live.is_some_and(|live| live.message.is_none()) && has_scheduled_pods(observed) {
+    if live.is_some() && has_scheduled_pods(observed) && !has_considered_pod_group(observed) {
         let scheduler = observed.scheduler.name();
         let message = format!(
             "pods of the gang are scheduled, but PodGroup {name} has no condition {POD_GROUP_SCHEDULED}; enable the feature gates \
@@ -72,6 +73,12 @@ fn details(observed: &Observed, PodGroupRef { name, spec: record }: &PodGroupRef
         details.extend(packing(&observed.gang, record, live));
     }
     details
+}
+
+/// Whether the scheduler has considered a `PodGroup` of the gang. A successor has no pods if all were bound to nodes as pods of an earlier one,
+/// which exists as long as they do.
+fn has_considered_pod_group(observed: &Observed) -> bool {
+    observed.children.of_kind::<PodGroup<WorkloadApi>>().any(|group| group.as_live().message.is_some())
 }
 
 fn has_scheduled_pods(observed: &Observed) -> bool {

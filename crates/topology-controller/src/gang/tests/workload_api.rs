@@ -315,6 +315,26 @@ fn a_scheduler_that_ignores_the_pod_group_is_found() {
     assert_eq!(gang_scheduling(&missing), SCHEDULED, "the PodGroup is created now");
 }
 
+/// All pods that a successor was begun for may have been bound to nodes as pods of the earlier `PodGroup`. Then the scheduler never considers
+/// the successor.
+#[test]
+fn a_successor_without_pods_is_no_ignored_pod_group() {
+    let with_successor = |change: &Value| {
+        let mut observed = with_pod_group::<WorkloadApi>(ROW, change);
+        annotate(&mut observed, POD_GROUP, "llm-0-1.2");
+        let name = &json!({ "metadata": { "name": "llm-0-1.2" } });
+        let successor = with_pod_group::<WorkloadApi>(ROW, name).children.of_kind().cloned().collect::<Vec<_>>();
+        observed.children.extend::<PodGroup<WorkloadApi>>(successor);
+        observed.cliques.insert("a".to_owned(), clique("a", &json!({ "min": 2, "scheduled": 1 })));
+        gang_scheduling(&observed)
+    };
+    let condition = json!({ "type": "PodGroupScheduled", "status": "True", "reason": "Scheduled" });
+    let message = with_successor(&json!({ "status": { "conditions": [condition] } }));
+    assert!(message.starts_with(SCHEDULED), "{message}");
+    let message = with_successor(&json!({}));
+    assert!(message.starts_with("False SchedulerIgnoresPodGroups: "), "{message}");
+}
+
 /// A gang with the constraint `block`, with this constraint of its clique `a`, and with this record.
 fn constrained(of_clique: &str, packing: &Value) -> Observed {
     let mut observed = with_pod_group::<WorkloadApi>(ROW, &json!({}));
