@@ -105,15 +105,18 @@ impl Expectations {
             return;
         }
         let key = ChildKey { kind: group_kind_of::<Child>(), name: child.name.clone().unwrap_or_default() };
+        let namespace = child.namespace.clone().unwrap_or_default();
         let Some(owner) = controller_of(child) else {
-            // The child may have lost its controller reference since its creation, so its owner is unknown.
-            by_owner.retain(|_, pending| {
-                drop_deleted_create(pending, &key, child.uid.as_ref());
+            // The child may have lost its controller reference since its creation, so its owner may be any of its namespace.
+            by_owner.retain(|(of_owner, _), pending| {
+                if *of_owner == namespace {
+                    drop_deleted_create(pending, &key, child.uid.as_ref());
+                }
                 !pending.is_empty()
             });
             return;
         };
-        let owner = (child.namespace.clone().unwrap_or_default(), owner.uid.clone());
+        let owner = (namespace, owner.uid.clone());
         let Some(pending) = by_owner.get_mut(&owner) else { return };
         drop_deleted_create(pending, &key, child.uid.as_ref());
         if pending.is_empty() {
@@ -270,6 +273,28 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_in_another_namespace_drops_no_create() {
+        let expectations = Expectations::default();
+        expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
+        for name in ["", "another"] {
+            let namespace = Some(name.to_owned()).filter(|name| !name.is_empty());
+            let uid = Some("another".to_owned());
+            let child = ObjectMeta { name: Some("a".into()), uid, namespace, ..ObjectMeta::default() };
+            expectations.drop_deleted_by_metadata::<ConfigMap>(&child);
+        }
+        let genuine = |expectations: &Expectations| {
+            expectations
+                .by_owner
+                .lock()
+                .values()
+                .all(|pending| pending.values().all(|create| create.deleted_uid.is_none()))
+        };
+        assert!(genuine(&expectations), "{expectations:?}");
+        expectations.record_results(&object("o"), &result(&[("a", Some("1"))]));
+        assert_eq!(pending(&expectations, &[], 1), ["a"]);
+    }
+
+    #[test]
     fn a_child_is_not_pending_if_its_delete_event_precedes_the_response_to_its_create() {
         let expectations = Expectations::default();
         expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
@@ -284,7 +309,8 @@ mod tests {
     fn a_child_without_a_controller_reference_is_not_pending_if_its_delete_event_precedes_the_response() {
         let expectations = Expectations::default();
         expectations.expect_creations(&object("o"), &plan(&["a"]), |_| 1);
-        let child = ObjectMeta { name: Some("a".into()), uid: Some("1".into()), ..ObjectMeta::default() };
+        let mut child = object("a").metadata;
+        (child.uid, child.owner_references) = (Some("1".into()), None);
         expectations.drop_deleted_by_metadata::<ConfigMap>(&child);
         expectations.record_results(&object("o"), &result(&[("a", Some("1"))]));
         assert!(expectations.is_empty());
