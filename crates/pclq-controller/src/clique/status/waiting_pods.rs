@@ -16,10 +16,10 @@ const MAX_REASON: usize = 300;
 const NO_DEVICE: &str = "cannot allocate all claims";
 
 /// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, what the scheduler reports about the
-/// first of them, and that a node has one IMEX channel if the scheduler finds no device for a pod with a compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
+/// first pod with a report, which is named first, and that a node has one IMEX channel if the scheduler finds no device for a pod with a compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
 pub(super) fn message(observed: &Observed) -> Option<String> {
     let mut waiting: Vec<_> = observed.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated()).collect();
-    waiting.sort_by_key(|pod| &pod.metadata.name);
+    waiting.sort_by_key(|pod| (scheduler_message(pod).is_none(), &pod.metadata.name));
     let first = waiting.first()?;
     let reasons =
         [pod_group(observed, first), report(first), channel(observed, first)].into_iter().flatten().collect::<Vec<_>>();

@@ -117,6 +117,8 @@ fn the_message_names_the_pods_that_wait_for_the_scheduler() {
     expect!["0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: PodGroup llm-0-1.7 demands 3 pods"]
         .assert_eq(&message(with_group, "llm-0-1.7"));
     expect!["0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: PodGroup llm-0-1.7 is not the current one of the gang"].assert_eq(&message(with_group, "llm-0-1.8"));
+    let with_report = "{replicas: 2, gang: [a, b], pods: [{i: 0, name: a}, {i: 1, name: b, unschedulable: no node}]}";
+    expect!["0 of 2 pods ready, 2 not scheduled; not scheduled: llm-0-decode-b, llm-0-decode-a: the scheduler reports: no node"].assert_eq(&message(with_report, "llm-0-1"));
     let unknown = "{replicas: 1, gang: [a], pods: [{i: 0, name: a}]}";
     expect!["0 of 1 pods ready, 1 not scheduled"].assert_eq(&message(unknown, "llm-0-1"));
 }
