@@ -3,7 +3,8 @@
 
 use grove_api_types::conditions::{self, gang_scheduling, scheduled};
 use grove_api_types::scheduler::GangSupport;
-use grove_api_types::scheduler_v1alpha1::PodGangStatus;
+use grove_api_types::scheduler_v1alpha1::{PodGangStatus, PodGroup as GangGroup};
+use grove_api_types::text::join_names;
 use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
@@ -14,6 +15,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::observed::Observed;
 
 mod workload_api;
+
+/// A message has this many names of cliques; it only counts the others.
+const MAX_NAMED: usize = 3;
 
 /// Whether a scheduler schedules the pods of a gang together.
 struct GangScheduling {
@@ -60,16 +64,19 @@ fn cause(status: &PodGangStatus) -> Option<&str> {
 }
 
 fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
-    let is_scheduled = observed.gang.spec.podgroups.iter().all(|group| {
+    let lacks_pods = |group: &&GangGroup| {
         let clique = observed.cliques.get(&group.name);
-        clique.is_some_and(|clique| clique.scheduled_replicas() >= group.required_replicas(Some(clique.replicas())))
-    });
-    let (reason, message) = if is_scheduled {
-        (scheduled::SUFFICIENT_SCHEDULED_PODS, "every clique has its minimum of scheduled pods")
-    } else {
-        (scheduled::INSUFFICIENT_SCHEDULED_PODS, "some clique has fewer scheduled pods than its minimum")
+        clique.is_none_or(|clique| clique.scheduled_replicas() < group.required_replicas(Some(clique.replicas())))
     };
-    condition(observed, conditions::SCHEDULED, is_scheduled, reason.to_owned(), message.to_owned())
+    let lacking = observed.gang.spec.podgroups.iter().filter(lacks_pods).map(|group| group.name.as_str());
+    let lacking: Vec<_> = lacking.collect();
+    let (reason, message) = if lacking.is_empty() {
+        (scheduled::SUFFICIENT_SCHEDULED_PODS, "every clique has its minimum of scheduled pods".to_owned())
+    } else {
+        let message = format!("fewer scheduled pods than the minimum: {}", join_names(&lacking, MAX_NAMED));
+        (scheduled::INSUFFICIENT_SCHEDULED_PODS, message)
+    };
+    condition(observed, conditions::SCHEDULED, lacking.is_empty(), reason.to_owned(), message)
 }
 
 /// The reason names the scheduler, or the cause if none schedules the pods of the gang together.

@@ -285,7 +285,7 @@ fn a_kind_that_is_not_served_is_a_condition() {
         &observed,
         &expect![[r#"
             GangScheduling=False PodGroupsNotServed: the API server does not serve podgroups.scheduling.volcano.sh; install volcano
-            Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
         "#]],
     );
     assert!(plan::plan(&observed, at(1)).is_empty());
@@ -297,7 +297,7 @@ fn a_kind_that_must_not_be_read_is_a_condition() {
         &observed("{scheduler: kai-scheduler, availability: Forbidden, cliques: {a: {}}}"),
         &expect![[r#"
             GangScheduling=False PodGroupsForbidden: topology-controller must not read podgroups.scheduling.run.ai; add the component deploy/components/kai-scheduler
-            Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
         "#]],
     );
 }
@@ -314,22 +314,22 @@ fn the_conditions_name_the_scheduler() {
     check_conditions(
         &observed("{scheduler: kai-scheduler, cliques: {a: {scheduled: 0}}}"),
         &expect![[r#"
-        GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
-        Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
-    "#]],
+            GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
+        "#]],
     );
     check_conditions(
         &observed("{scheduler: default-scheduler, cliques: {a: {}}}"),
         &expect![[r#"
-        GangScheduling=False PodsScheduledIndividually: default-scheduler schedules each pod of the gang on its own: the gang was created without a PodGroup, which a restart of the gang (the deletion of all its cliques) changes, or the pods of its set name a schedulingGroup
-        Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
-    "#]],
+            GangScheduling=False PodsScheduledIndividually: default-scheduler schedules each pod of the gang on its own: the gang was created without a PodGroup, which a restart of the gang (the deletion of all its cliques) changes, or the pods of its set name a schedulingGroup
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
+        "#]],
     );
     check_conditions(
         &observed("{scheduler: lpx-scheduler, cliques: {a: {}}}"),
         &expect![[r#"
-        GangScheduling=False NoPodGroup: Grove creates no object for lpx-scheduler that describes the gang
-        Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
-    "#]],
+            GangScheduling=False NoPodGroup: Grove creates no object for lpx-scheduler that describes the gang
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
+        "#]],
     );
 }

@@ -107,9 +107,9 @@ fn a_pod_group_with_an_unknown_spec_stays_and_a_condition_reports_it() {
     check_conditions(
         &observed,
         &expect![[r#"
-        GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
-        Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
-    "#]],
+            GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
+        "#]],
     );
 }
 
@@ -119,9 +119,9 @@ fn a_terminating_pod_group_is_a_condition() {
     check_conditions(
         &with_pod_group::<Volcano>(VOLCANO, &terminating),
         &expect![[r#"
-        GangScheduling=False NameTerminating: PodGroup llm-0 is being deleted; its successor is created then
-        Scheduled=False InsufficientScheduledPods: some clique has fewer scheduled pods than its minimum
-    "#]],
+            GangScheduling=False NameTerminating: PodGroup llm-0 is being deleted; its successor is created then
+            Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
+        "#]],
     );
 }
 
