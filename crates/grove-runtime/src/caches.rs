@@ -7,7 +7,7 @@ mod availability;
 mod cache_metrics;
 mod indexer;
 mod informer;
-mod informer_options;
+pub(crate) mod informer_options;
 mod prerequisite;
 mod reflector;
 mod sums;

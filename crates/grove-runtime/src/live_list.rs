@@ -8,16 +8,8 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::caches::informer_options::OBJECTS_PER_PAGE;
 use crate::client::{REQUEST_TIMEOUT, with_timeout};
-
-/// One response to a list.
-#[derive(Debug)]
-pub struct Page<T> {
-    /// The objects.
-    pub items: Vec<T>,
-    /// The token of the next page; `None` on the last one.
-    pub continue_token: Option<String>,
-}
 
 /// The API server sends null in place of an empty list.
 #[derive(Deserialize)]
@@ -39,65 +31,85 @@ struct Object<M> {
     metadata: M,
 }
 
-/// One page of the objects that the parameters select; `namespace` is `None` for those of all namespaces.
-///
-/// # Errors
-/// The error of the request, or of an object that cannot be decoded as `T`.
-pub async fn page<K, T>(client: &Client, namespace: Option<&str>, params: &ListParams) -> Result<Page<T>, kube::Error>
-where
-    K: Resource<DynamicType = ()>,
-    T: DeserializeOwned,
-{
-    let request = Requests::new(K::url_path(&(), namespace)).list(params).map_err(kube::Error::BuildRequest)?;
-    let ObjectList { metadata, items } = send(client, request, "list").await?;
-    let continue_token = metadata.token.filter(|token| !token.is_empty());
-    Ok(Page { items: items.unwrap_or_default(), continue_token })
-}
-
-/// The first value that `find` returns for one of the objects that the parameters select. Lists pages until then.
+/// The first value that `find` returns for one of the objects that the parameters select; `namespace` is `None` for those of all namespaces.
+/// Lists pages until then.
 ///
 /// # Errors
 /// The error of a request, or of an object that cannot be decoded as `T`.
 pub async fn find<K, T, R>(
     client: &Client,
     namespace: Option<&str>,
-    mut params: ListParams,
-    mut find: impl FnMut(T) -> Option<R>,
+    params: ListParams,
+    find: impl FnMut(T) -> Option<R>,
 ) -> Result<Option<R>, kube::Error>
 where
     K: Resource<DynamicType = ()>,
     T: DeserializeOwned,
 {
-    loop {
-        let Page { items, continue_token } = page::<K, T>(client, namespace, &params).await?;
-        if let Some(found) = items.into_iter().find_map(&mut find) {
-            return Ok(Some(found));
-        }
-        let Some(token) = continue_token else { return Ok(None) };
-        params = params.continue_token(&token);
-    }
+    let requests = Requests::new(K::url_path(&(), namespace));
+    find_in_pages(client, "list", params, |params| requests.list(params), find).await
 }
 
-/// The metadata of the objects that the parameters select.
+/// Calls `visit` with each of the objects that the parameters select.
 ///
 /// # Errors
-/// The error of the request, or of metadata that cannot be decoded as `M`.
-pub async fn metadata<K, M>(
+/// See [`find`].
+pub async fn for_each<K, T>(
     client: &Client,
     namespace: Option<&str>,
-    params: &ListParams,
-) -> Result<Vec<M>, kube::Error>
+    params: ListParams,
+    mut visit: impl FnMut(T),
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()>,
+    T: DeserializeOwned,
+{
+    let visit = |object| {
+        visit(object);
+        None::<()>
+    };
+    find::<K, T, _>(client, namespace, params, visit).await.map(drop)
+}
+
+/// Like [`find`], with only the metadata of the objects.
+///
+/// # Errors
+/// The error of a request, or of metadata that cannot be decoded as `M`.
+pub async fn find_metadata<K, M, R>(
+    client: &Client,
+    namespace: Option<&str>,
+    params: ListParams,
+    mut find: impl FnMut(M) -> Option<R>,
+) -> Result<Option<R>, kube::Error>
 where
     K: Resource<DynamicType = ()>,
     M: DeserializeOwned + Default,
 {
-    let request =
-        Requests::new(K::url_path(&(), namespace)).list_metadata(params).map_err(kube::Error::BuildRequest)?;
-    let ObjectList::<Object<M>> { items, .. } = send(client, request, "list_metadata").await?;
-    Ok(items.into_iter().flatten().map(|object| object.metadata).collect())
+    let requests = Requests::new(K::url_path(&(), namespace));
+    let find = |object: Object<M>| find(object.metadata);
+    find_in_pages(client, "list_metadata", params, |params| requests.list_metadata(params), find).await
 }
 
-/// The response to a request; `verb` is its name in metrics and traces.
+/// `verb` is the name of the requests in metrics and traces.
+async fn find_in_pages<T: DeserializeOwned, R>(
+    client: &Client,
+    verb: &'static str,
+    params: ListParams,
+    request: impl Fn(&ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    mut find: impl FnMut(T) -> Option<R>,
+) -> Result<Option<R>, kube::Error> {
+    let mut params = params.limit(OBJECTS_PER_PAGE);
+    loop {
+        let request = request(&params).map_err(kube::Error::BuildRequest)?;
+        let ObjectList { metadata, items } = send(client, request, verb).await?;
+        if let Some(found) = items.into_iter().flatten().find_map(&mut find) {
+            return Ok(Some(found));
+        }
+        let Some(token) = metadata.token.filter(|token| !token.is_empty()) else { return Ok(None) };
+        params = params.continue_token(&token);
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "`Api` decodes all fields of the objects")]
 async fn send<T: DeserializeOwned>(
     client: &Client,
@@ -125,21 +137,38 @@ mod tests {
         labels: Option<BTreeMap<String, String>>,
     }
 
-    fn client(response: Value) -> Client {
+    /// A client of an API server with these pages.
+    fn client(pages: Vec<Value>) -> Client {
         let (client, _) = mock_api_server::client(move |request: &RecordedRequest| {
             assert_eq!(request.path, "/api/v1/namespaces/prod/configmaps");
             assert!(request.query.contains("labelSelector=a%3Db"), "{}", request.query);
-            MockResponse::ok(response.clone())
+            assert!(request.query.contains("limit=50"), "{}", request.query);
+            let at = request.query.split("continue=").nth(1).map_or(0, |token| token[..1].parse().expect("a token"));
+            // The last page has no token, or an empty one.
+            let next = if at + 1 < pages.len() {
+                json!((at + 1).to_string())
+            } else {
+                [json!(""), Value::Null][at % 2].clone()
+            };
+            MockResponse::ok(json!({ "metadata": { "continue": next }, "items": pages[at] }))
         });
         client
     }
 
+    fn params() -> ListParams {
+        ListParams::default().labels("a=b")
+    }
+
     #[tokio::test]
     async fn only_the_requested_fields_are_decoded() {
-        let params = ListParams::default().labels("a=b");
         let list = async |items: Value| {
-            let client = client(json!({ "metadata": {}, "items": items }));
-            metadata::<ConfigMap, Labels>(&client, Some("prod"), &params).await.ok()
+            let mut found = Vec::new();
+            let push = |labels: Labels| {
+                found.push(labels);
+                None::<()>
+            };
+            let listed = find_metadata::<ConfigMap, _, _>(&client(vec![items]), Some("prod"), params(), push).await;
+            listed.ok().map(|_| found)
         };
         assert_eq!(list(Value::Null).await, Some(Vec::new()));
         let labels = json!({ "labels": { "a": "b" }, "creationTimestamp": "beyond the range" });
@@ -150,12 +179,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_has_the_token_of_the_next_one() {
-        let params = ListParams::default().labels("a=b");
-        for (token, expected) in [(json!("more"), Some("more")), (json!(""), None), (Value::Null, None)] {
-            let client = client(json!({ "metadata": { "continue": token }, "items": [1, 2] }));
-            let page = page::<ConfigMap, i32>(&client, Some("prod"), &params).await.expect("a page");
-            assert_eq!((page.items, page.continue_token.as_deref()), (vec![1, 2], expected));
+    async fn pages_are_listed_until_an_object_is_found() {
+        let pages = || client(vec![json!([1, 2]), json!(null), json!([3, 4]), json!("never listed")]);
+        let found =
+            find::<ConfigMap, i32, _>(&pages(), Some("prod"), params(), |it| (it == 3).then_some("three")).await;
+        assert_eq!(found.expect("the lists"), Some("three"));
+        for count in [1, 2] {
+            let mut visited = Vec::new();
+            let client = client(vec![json!([1, 2]); count]);
+            for_each::<ConfigMap, i32>(&client, Some("prod"), params(), |it| visited.push(it))
+                .await
+                .expect("the lists");
+            assert_eq!(visited, [1, 2].repeat(count));
         }
     }
 }

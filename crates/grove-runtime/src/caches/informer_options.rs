@@ -9,8 +9,8 @@ use kube::{Resource, runtime::watcher};
 
 use super::{Cache, Delta, Filter, Index, Sum, prerequisite::Prerequisite};
 
-/// The text of a page is in memory at once, and an object may have 1.5 megabytes.
-const OBJECTS_PER_PAGE: u32 = 50;
+/// The number of objects in a page of a list. The text of a page is in memory at once, and an object may have 1.5 megabytes.
+pub(crate) const OBJECTS_PER_PAGE: u32 = 50;
 
 /// Receives each delta before it is published. See [`InformerOptions::with_observer`].
 pub type DeltaObserver<K> = Arc<dyn Fn(&Delta<K>) + Send + Sync>;

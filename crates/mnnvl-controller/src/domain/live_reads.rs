@@ -19,8 +19,6 @@ use crate::replica_objects::{DomainUse, LivePod, may_be_of_set, selector};
 
 /// The fields that select the pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
-/// The pods of one page: the text of a page is in memory at once.
-const PAGE: u32 = 50;
 
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
 #[derive(Default, Deserialize)]
@@ -57,15 +55,15 @@ async fn is_unused(client: &Client, domain: &ComputeDomain, retention: Retention
         Retention::Claims(replica) => (replica, |kind| kind == DomainUse::Claimed),
         Retention::PodsAndCliques(replica) => {
             let params = ListParams::default().labels(&labels::selector(&selector(&replica.set, replica.index)));
-            let cliques = live_list::metadata::<PodClique, Metadata>(client, Some(&namespace), &params).await?;
-            if cliques.into_iter().any(is_active) {
+            let active = |clique| is_active(clique).then_some(());
+            if live_list::find_metadata::<PodClique, _, _>(client, Some(&namespace), params, active).await?.is_some() {
                 return Ok(false);
             }
             (replica, |kind| kind != DomainUse::No)
         }
     };
     let selector = labels::selector(&selector(&replica.set, replica.index));
-    let params = ListParams::default().labels(&selector).fields(NOT_ENDED).limit(PAGE);
+    let params = ListParams::default().labels(&selector).fields(NOT_ENDED);
     let user = |pod: LivePod| retains(pod.use_of(domain.claim_template())).then_some(());
     let has_user = live_list::find::<Pod, _, _>(client, Some(&namespace), params, user).await?.is_some();
     Ok(!has_user)

@@ -49,7 +49,7 @@ struct ListedPodSpec {
 /// Selects pods that are bound and not finished.
 const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each. If a LIST fails, its
+/// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each, in pages. If a LIST fails, its
 /// decisions stay open. The keys of the next `PodGroup`s are dropped if the API server does not store them.
 ///
 /// # Errors
@@ -121,10 +121,16 @@ fn log<T>(error: ApiError) -> Option<T> {
 /// The gangs of the cliques of the set that are not terminating.
 async fn gangs_with_cliques(client: &Client, set: &PodCliqueSet) -> Result<Option<BTreeSet<String>>, ApiError> {
     let params = ListParams::default().labels(&selector(set, &[]));
-    let objects = live_list::metadata::<PodClique, Metadata>(client, set.metadata.namespace.as_deref(), &params).await;
-    let objects = objects.map_err(|error| ApiError::from(&error))?;
-    let active = objects.into_iter().filter(|object| object.deletion_timestamp.is_none());
-    Ok(Some(active.filter_map(|object| object.labels?.remove(labels::POD_GANG)).collect()))
+    let mut gangs = BTreeSet::new();
+    let insert = |metadata: Metadata| {
+        let labels = metadata.labels.filter(|_| metadata.deletion_timestamp.is_none());
+        gangs.extend(labels.and_then(|mut labels| labels.remove(labels::POD_GANG)));
+        None::<()>
+    };
+    let namespace = set.metadata.namespace.as_deref();
+    let listed = live_list::find_metadata::<PodClique, _, _>(client, namespace, params, insert).await;
+    listed.map_err(|error| ApiError::from(&error))?;
+    Ok(Some(gangs))
 }
 
 /// The bound pods of these gangs, and possibly of further ones, that are neither terminating nor finished.
@@ -134,16 +140,17 @@ async fn bound_pods(
     gangs: &[&str],
 ) -> Result<Option<BTreeMap<String, BoundPods>>, ApiError> {
     let params = ListParams::default().labels(&selector(set, gangs)).fields(BOUND);
-    let page = live_list::page::<Pod, ListedPod>(client, set.metadata.namespace.as_deref(), &params).await;
     let mut bound = BTreeMap::<String, BoundPods>::new();
-    for ListedPod { metadata, spec } in page.map_err(|error| ApiError::from(&error))?.items {
+    let insert = |ListedPod { metadata, spec }: ListedPod| {
         let mut labels = metadata.labels.unwrap_or_default();
         let gang = labels.remove(labels::POD_GANG).filter(|_| metadata.deletion_timestamp.is_none());
         let (clique, group) = (labels.remove(labels::POD_CLIQUE), spec.scheduling_group.unwrap_or_default());
         if let Some(gang) = gang {
             bound.entry(gang).or_default().push(BoundPod { clique, pod_group: group.pod_group_name });
         }
-    }
+    };
+    let listed = live_list::for_each::<Pod, _>(client, set.metadata.namespace.as_deref(), params, insert).await;
+    listed.map_err(|error| ApiError::from(&error))?;
     Ok(Some(bound))
 }
 

@@ -9,9 +9,6 @@ use serde_json::value::RawValue;
 use super::observed::LiveReferences;
 use crate::slim_set::SlimSet;
 
-/// The number of sets in one response.
-const PAGE: u32 = 500;
-
 /// Whether a set in any namespace refers to the topology `name`. `default` is the name of the configured default.
 pub(super) async fn live_references(client: &Client, name: &str, default: &str) -> LiveReferences {
     match first_referring_set(client, name, default).await {
@@ -26,7 +23,7 @@ pub(super) async fn live_references(client: &Client, name: &str, default: &str) 
 
 /// Each set is decoded on its own: a set that cannot be decoded has no gangs, so it refers to nothing.
 async fn first_referring_set(client: &Client, name: &str, default: &str) -> Result<Option<String>, kube::Error> {
-    let params = ListParams::default().limit(PAGE);
+    let params = ListParams::default();
     let referring = |item: Box<RawValue>| {
         let set = serde_json::from_str::<SlimSet>(item.get()).ok()?;
         set.refers_to(name, default).then(|| set.key())
