@@ -26,7 +26,8 @@ pub struct TopologyConstraint {
     pub pack: Option<TopologyPackConstraint>,
     /// The level of the topology by which each replica is packed independently. For example, `rack` means that the pods of a replica are
     /// in one rack, and different replicas may be in different racks. It does not pack all replicas into one rack together. A replica
-    /// is one of the set, of the scaling group, or a `PodClique`, where the constraint is written. Means the same as `pack.required`.
+    /// is one of the set, of the scaling group, or a `PodClique`, where the constraint is written. In a set, the replicas of a scaling group
+    /// beyond its `minAvailable` are packed each on its own. Means the same as `pack.required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub pack_domain: Option<String>,
@@ -39,7 +40,8 @@ pub struct TopologyConstraint {
     .message("pack must specify at least one of required or preferred")
     .reason(Reason::FieldValueRequired))]
 pub struct TopologyPackConstraint {
-    /// All pods of a replica must be in one domain of this level; different replicas may be in different domains.
+    /// All pods of a replica must be in one domain of this level; different replicas may be in different domains. In a set, the replicas of
+    /// a scaling group beyond its `minAvailable` are packed each on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain")]
     pub required: Option<String>,
