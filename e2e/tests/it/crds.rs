@@ -47,11 +47,34 @@ async fn kubectl_explains_every_kind() {
         ("pcs.spec.template.cliques.spec.podSpec", "containers\t<[]Object> -required-"),
         ("pcs.spec.template.cliques.spec.podSpec.containers.env.valueFrom", "secretKeyRef"),
         ("pcs.spec.template.podCliqueScalingGroups.scaleConfig.metrics", "containerResource"),
+        ("pcs.spec.template.topologyConstraint.packDomain", "It does not pack all replicas into one"),
+        ("pcs.spec.template.cliques.resourceClaimTemplateNames", "with it, each pod has a"),
     ];
     for (field, text) in fields {
         // The API server publishes the schema of a CRD a moment after it serves the kind.
         poll_until(async || kubectl(&["explain", field], "").await.ok().filter(|output| output.contains(text))).await;
     }
+}
+
+#[tokio::test]
+async fn kubectl_lists_whether_sets_run() {
+    in_namespace("e2e-columns", async |ns| {
+        let set = set("s", "[{name: main, image: registry.k8s.io/pause:3.10}]");
+        ns.create_yaml::<PodCliqueSet>(&set.to_string()).await;
+        ns.wait_for("the set is available", |state| state.is_available("s")).await;
+        let rows = async |arguments: &[&str]| {
+            let output = kubectl(&[&["get", "--namespace", &ns.name], arguments].concat(), "").await.expect("a table");
+            output.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect::<Vec<Vec<_>>>()
+        };
+        let table = rows(&["pcs"]).await;
+        assert_eq!(table[0], ["NAME", "AVAILABLE", "REASON", "REPLICAS", "UPDATED", "AGE"]);
+        assert_eq!(table[1][..3], ["s", "True", "MinimumReplicasAvailable"]);
+        let of_update = ["PCLQS-UPDATED", "PCLQS-TOTAL", "PCSGS-UPDATED", "PCSGS-TOTAL", "AGE"];
+        assert_eq!(rows(&["pcs", "--output=wide"]).await[0][5..], [&["AVAILABLE-REPLICAS"], &of_update[..]].concat());
+        let of_category = rows(&["grove"]).await;
+        assert!(of_category.iter().any(|row| row[0] == "podcliqueset.grove.io/s"), "{of_category:?}");
+    })
+    .await;
 }
 
 #[tokio::test]
