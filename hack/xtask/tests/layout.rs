@@ -10,6 +10,7 @@ mod layout {
     mod features;
     mod files;
     mod house_words;
+    mod images;
     mod layers;
     mod local_paths;
     mod manifests;
