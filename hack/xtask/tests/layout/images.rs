@@ -12,7 +12,7 @@ fn images(manifest: &str) -> impl Iterator<Item = &str> {
     values.map(|image| image.split(':').next().unwrap_or(image))
 }
 
-fn violations(Source { path, text, .. }: &Source, page: &str) -> Vec<String> {
+fn violations(Source { path, text }: &Source, page: &str) -> Vec<String> {
     let is_wrong = |image: &&str| !image.starts_with(PREFIX) || !page.contains(&format!("{{name: {image}, newName: "));
     let wrong = images(text).filter(is_wrong);
     wrong.map(|image| format!("{path}: {image} does not begin with {PREFIX}, or lacks a row in {PAGE}")).collect()
