@@ -54,6 +54,20 @@ pub(crate) struct RuleCaches {
 const SIZE_BY_GANG: Sum<TransformedObject<PodClique>> =
     Sum { name: "gang-size", value: gang_key, amount: size_in_gang };
 
+/// The scheduled pods of sets.
+const SCHEDULED_PODS_BY_SET: Sum<TransformedObject<PodClique>> =
+    Sum { name: "set-scheduled-pods", value: set_key, amount: scheduled_pods };
+
+/// Namespace and name of the set of a clique; neither contains a slash.
+fn set_key(TransformedObject(clique): &TransformedObject<PodClique>) -> Option<String> {
+    let (namespace, set) = (clique.namespace()?, clique.labels().get(PART_OF)?);
+    Some(format!("{namespace}/{set}"))
+}
+
+fn scheduled_pods(TransformedObject(clique): &TransformedObject<PodClique>) -> usize {
+    clique.status.as_ref().map_or(0, |status| usize::try_from(status.scheduled_replicas).unwrap_or_default())
+}
+
 /// Namespace and name of the gang of a clique; neither contains a slash.
 fn gang_key(TransformedObject(clique): &TransformedObject<PodClique>) -> Option<String> {
     let (namespace, gang) = (clique.namespace()?, clique.labels().get(POD_GANG)?);
@@ -71,7 +85,8 @@ impl ClusterFacts {
         let caches = RuleCaches {
             sets: cache(runtime),
             groups: cache(runtime),
-            cliques: runtime.start_informer(InformerOptions::default().with_sum(SIZE_BY_GANG)),
+            cliques: runtime
+                .start_informer(InformerOptions::default().with_sum(SIZE_BY_GANG).with_sum(SCHEDULED_PODS_BY_SET)),
             topologies: cache(runtime),
             bindings: cache(runtime),
             // Without the permission, only sets of the scheduler are denied.
@@ -176,12 +191,7 @@ impl ClusterFacts {
     }
 
     fn is_scheduled(&self, namespace: &str, set: &str) -> bool {
-        self.caches.cliques.all().iter().any(|cached| {
-            let TransformedObject(clique) = &**cached;
-            clique.status.as_ref().is_some_and(|status| status.scheduled_replicas > 0)
-                && clique.namespace().as_deref() == Some(namespace)
-                && clique.labels().get(PART_OF).is_some_and(|part_of| part_of == set)
-        })
+        self.caches.cliques.sum(&SCHEDULED_PODS_BY_SET, &format!("{namespace}/{set}")) > 0
     }
 }
 
