@@ -106,6 +106,33 @@ async fn a_scaling_group_scales_out_and_in() {
 }
 
 #[tokio::test]
+async fn a_group_below_min_available_has_the_replicas_that_exist_and_reports_the_breach() {
+    in_namespace("e2e-groups-below", async |ns| {
+        // Without an autoscaler, which would scale the group out again.
+        let set = fixtures::with_scaling_group("m", 1, "").replace("minAvailable: 1\n      scaleConfig", "scaleConfig");
+        let set = format!("{}      minAvailable: 2\n", set.split("      scaleConfig").next().expect("a set"));
+        ns.create_yaml::<PodCliqueSet>(&set).await;
+        ns.wait_for("the group has three replicas", |state| is_settled(state, "m", 14)).await;
+        ns.scale::<PodCliqueScalingGroup>("m-0-g", 1).await;
+        let is_below = |state: &NamespaceState| {
+            let condition = ("MinAvailableBreached", "InsufficientAvailablePodCliqueScalingGroupReplicas");
+            has_ready_pods(state, 6)
+                && state.gangs.len() == 1
+                && state.gangs["m-0"].spec.podgroups.len() == 3
+                && state.has_condition("m-0-g", condition.0, condition.1, "(1) below MinAvailable (2)")
+        };
+        ns.wait_for("the base gang has one replica of the group, which reports the breach", is_below).await;
+        ns.scale::<PodCliqueScalingGroup>("m-0-g", 3).await;
+        let is_restored = |state: &NamespaceState| {
+            let reason = "SufficientAvailablePodCliqueScalingGroupReplicas";
+            is_settled(state, "m", 14) && state.has_condition("m-0-g", "MinAvailableBreached", reason, "")
+        };
+        ns.wait_for("the group has three replicas again", is_restored).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_set_with_a_scaling_group_scales_out_and_in() {
     in_namespace("e2e-groups-sets", async |ns| {
         ns.create_yaml::<PodCliqueSet>(&fixtures::with_scaling_group("m", 1, "")).await;
