@@ -81,8 +81,8 @@ fn is_positive(quantity: &Value) -> bool {
     }
 }
 
-/// Whether the pod has an own claim with the name of the claim of a compute domain.
-pub fn has_own_claim(pod: &RawPodSpec) -> bool {
+/// Whether the pod has a claim with the name of the claim of a compute domain.
+pub fn has_domain_claim(pod: &RawPodSpec) -> bool {
     let name = PodClaimName::of_compute_domain();
     let is_named = |claim: &Value| claim.get("name").and_then(Value::as_str) == Some(name.as_str());
     let claims = pod.get("resourceClaims");

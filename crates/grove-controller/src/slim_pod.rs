@@ -159,6 +159,12 @@ impl SlimPod {
     pub fn condition(&self, type_: &str) -> Option<&SlimPodCondition> {
         self.status.conditions.iter().find(|condition| condition.type_ == type_)
     }
+
+    /// Why the scheduler has not bound the pod, if it reports a reason.
+    pub fn unschedulable_message(&self) -> Option<&str> {
+        let condition = self.condition("PodScheduled").filter(|condition| condition.status == "False")?;
+        condition.message.as_deref().filter(|message| !message.is_empty())
+    }
 }
 
 fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {

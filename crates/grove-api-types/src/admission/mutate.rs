@@ -12,7 +12,7 @@ use super::{Facts, default};
 use crate::configuration::{AutoMnnvlScope, TopologyDomain};
 use crate::deletion::is_terminating;
 use crate::labels::{AUTO_MNNVL, AUTO_MNNVL_ENABLED, MNNVL_GROUP, TOPOLOGY_NAME};
-use crate::mnnvl::{has_own_claim, requests_gpu, spans_nodes};
+use crate::mnnvl::{has_domain_claim, requests_gpu, spans_nodes};
 use crate::syntax::is_blank;
 use crate::topology::{
     domain_rank, labelled_topology_name, resolve_topology_name_on_create, resolve_topology_name_on_update,
@@ -136,7 +136,7 @@ impl PatchBuilder<'_> {
         let is_configured = has_key(set.annotations())
             || template.cliques.iter().any(|clique| has_key(&clique.annotations))
             || template.pod_clique_scaling_groups.iter().any(|group| has_key(&group.annotations))
-            || template.cliques.iter().any(|clique| has_own_claim(&clique.spec.pod_spec));
+            || template.cliques.iter().any(|clique| has_domain_claim(&clique.spec.pod_spec));
         let has_gpu = template.cliques.iter().any(|clique| requests_gpu(&clique.spec.pod_spec));
         let is_in_scope = || match facts.mnnvl_scope {
             AutoMnnvlScope::All => true,

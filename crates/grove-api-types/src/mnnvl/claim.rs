@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{container_requests_gpu, has_own_claim, requests_gpu};
+use super::{container_requests_gpu, has_domain_claim, requests_gpu};
 use crate::names::{ComputeDomainName, PodClaimName};
 use crate::pod_spec::{RawPodSpec, push_named};
 
 /// Adds the claim of the domain to the pod, and a reference to it to each container and init container that requests GPUs. Other claims
 /// and references stay. The pod does not change if no container requests GPUs, or if the pod has an own claim with the name of the claim.
 pub fn inject_claim(pod: &mut RawPodSpec, domain: &ComputeDomainName) {
-    if !requests_gpu(pod) || has_own_claim(pod) {
+    if !requests_gpu(pod) || has_domain_claim(pod) {
         return;
     }
     let claim = PodClaimName::of_compute_domain();

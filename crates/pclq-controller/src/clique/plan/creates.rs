@@ -28,8 +28,8 @@ impl PodCreates {
 }
 
 /// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
-/// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if the API server has just rejected pods of the clique, while a pod or an
-/// annotation of the clique cannot be decoded, or while the namespace is terminating.
+/// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if the API server has just rejected pods of the
+/// clique, while a pod or an annotation of the clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_unreadable = !observed.unreadable_pods.is_empty() || observed.unreadable_annotations().next().is_some();
     let is_blocked = is_unreadable || observed.backed_off.slow_start(free.len()).is_none();

@@ -94,8 +94,7 @@ fn causes(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> Vec<Wai
 fn unschedulable_message(observed: &Observed) -> Option<String> {
     let is_about_claims = |message: &str| message.to_lowercase().replace("persistentvolumeclaim", "").contains("claim");
     let rejection = |pod: &SlimPod| {
-        let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
-        let message = condition.message.as_deref().filter(|message| is_about_claims(message))?;
+        let message = pod.unschedulable_message().filter(|message| is_about_claims(message))?;
         let message: String = message.chars().take(MAX_SCHEDULER_MESSAGE).collect();
         Some(format!("; Pod {} is not scheduled: {message}", pod.name_any()))
     };

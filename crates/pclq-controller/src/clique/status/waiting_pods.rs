@@ -1,5 +1,6 @@
 //! The pods that wait for the scheduler, and why: a part of the message of the condition `Available`.
 
+use grove_api_types::mnnvl::has_domain_claim;
 use grove_api_types::names::PodClaimName;
 use grove_api_types::pod_group::PodGroupRef;
 use grove_api_types::text::join_names;
@@ -11,15 +12,15 @@ use crate::clique::observed::Observed;
 const MAX_NAMED: usize = 3;
 /// The message has this many characters of the scheduler's message.
 const MAX_REASON: usize = 300;
-
 /// In the scheduler's message if no node can allocate all claims of the pod.
 const NO_DEVICE: &str = "cannot allocate all claims";
 
 /// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, what the scheduler reports about the
-/// first pod with a report, which is named first, and that a node has one IMEX channel if the scheduler finds no device for a pod with a compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
+/// first pod with a report, which is named first, and that a node has one IMEX channel if the scheduler finds no device for a pod with a
+/// compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
 pub(super) fn message(observed: &Observed) -> Option<String> {
     let mut waiting: Vec<_> = observed.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated()).collect();
-    waiting.sort_by_key(|pod| (scheduler_message(pod).is_none(), &pod.metadata.name));
+    waiting.sort_by_key(|pod| (pod.unschedulable_message().is_none(), &pod.metadata.name));
     let first = waiting.first()?;
     let reasons =
         [pod_group(observed, first), report(first), channel(observed, first)].into_iter().flatten().collect::<Vec<_>>();
@@ -41,13 +42,8 @@ fn pod_group(observed: &Observed, pod: &SlimPod) -> Option<String> {
 }
 
 /// What the scheduler reports about the pod.
-fn scheduler_message(pod: &SlimPod) -> Option<&str> {
-    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
-    condition.message.as_deref().filter(|message| !message.is_empty())
-}
-
 fn report(pod: &SlimPod) -> Option<String> {
-    let message = scheduler_message(pod)?;
+    let message = pod.unschedulable_message()?;
     let short: String = message.chars().take(MAX_REASON).collect();
     let dots = if short.len() < message.len() { "…" } else { "" };
     Some(format!("the scheduler reports: {short}{dots}"))
@@ -55,10 +51,8 @@ fn report(pod: &SlimPod) -> Option<String> {
 
 /// Why no device is available for a pod with a compute domain.
 fn channel(observed: &Observed, pod: &SlimPod) -> Option<String> {
-    scheduler_message(pod).filter(|message| message.contains(NO_DEVICE))?;
-    let domain_claim = PodClaimName::of_compute_domain();
-    let claims = observed.clique.spec.pod_spec.get("resourceClaims")?;
-    let names = claims.as_array()?.iter().filter_map(|claim| claim["name"].as_str());
-    let has_domain = names.into_iter().any(|name| name == domain_claim.as_str());
-    has_domain.then(|| format!("a node has one IMEX channel, so it runs one pod with the claim {domain_claim}"))
+    pod.unschedulable_message().filter(|message| message.contains(NO_DEVICE))?;
+    let claim = PodClaimName::of_compute_domain();
+    has_domain_claim(&observed.clique.spec.pod_spec)
+        .then(|| format!("a node has one IMEX channel, so it runs one pod with the claim {claim}"))
 }
