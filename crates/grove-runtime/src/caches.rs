@@ -7,7 +7,7 @@ mod availability;
 mod cache_metrics;
 mod indexer;
 mod informer;
-pub(crate) mod informer_options;
+mod informer_options;
 mod prerequisite;
 mod reflector;
 mod sums;
@@ -31,6 +31,7 @@ use tokio::sync::{
     watch::{Receiver, Sender},
 };
 
+pub(crate) use self::informer_options::OBJECTS_PER_PAGE;
 pub use self::{
     availability::Availability,
     indexer::{Filter, Index, IndexFn},

@@ -8,7 +8,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::caches::informer_options::OBJECTS_PER_PAGE;
+use crate::caches::OBJECTS_PER_PAGE;
 use crate::client::{REQUEST_TIMEOUT, with_timeout};
 
 /// The API server sends null in place of an empty list.
@@ -50,25 +50,12 @@ where
     find_in_pages(client, "list", params, |params| requests.list(params), find).await
 }
 
-/// Calls `visit` with each of the objects that the parameters select.
-///
-/// # Errors
-/// See [`find`].
-pub async fn for_each<K, T>(
-    client: &Client,
-    namespace: Option<&str>,
-    params: ListParams,
-    mut visit: impl FnMut(T),
-) -> Result<(), kube::Error>
-where
-    K: Resource<DynamicType = ()>,
-    T: DeserializeOwned,
-{
-    let visit = |object| {
+/// For [`find`] and [`find_metadata`]: calls `visit` with each object, and finds nothing.
+pub fn visit_all<T>(mut visit: impl FnMut(T)) -> impl FnMut(T) -> Option<()> {
+    move |object| {
         visit(object);
-        None::<()>
-    };
-    find::<K, T, _>(client, namespace, params, visit).await.map(drop)
+        None
+    }
 }
 
 /// Like [`find`], with only the metadata of the objects.
@@ -163,10 +150,7 @@ mod tests {
     async fn only_the_requested_fields_are_decoded() {
         let list = async |items: Value| {
             let mut found = Vec::new();
-            let push = |labels: Labels| {
-                found.push(labels);
-                None::<()>
-            };
+            let push = visit_all(|labels: Labels| found.push(labels));
             let listed = find_metadata::<ConfigMap, _, _>(&client(vec![items]), Some("prod"), params(), push).await;
             listed.ok().map(|_| found)
         };
@@ -187,9 +171,8 @@ mod tests {
         for count in [1, 2] {
             let mut visited = Vec::new();
             let client = client(vec![json!([1, 2]); count]);
-            for_each::<ConfigMap, i32>(&client, Some("prod"), params(), |it| visited.push(it))
-                .await
-                .expect("the lists");
+            let visit = visit_all(|it: i32| visited.push(it));
+            find::<ConfigMap, _, _>(&client, Some("prod"), params(), visit).await.expect("the lists");
             assert_eq!(visited, [1, 2].repeat(count));
         }
     }

@@ -49,8 +49,8 @@ struct ListedPodSpec {
 /// Selects pods that are bound and not finished.
 const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each, in pages. If a LIST fails, its
-/// decisions stay open. The keys of the next `PodGroup`s are dropped if the API server does not store them.
+/// Closes the decisions that depend on the cliques or on the bound pods of a gang, with at most one LIST each, in pages. If a LIST fails,
+/// its decisions stay open. The keys of the next `PodGroup`s are dropped if the API server does not store them.
 ///
 /// # Errors
 /// If no response of the API server shows whether it stores the keys.
@@ -122,11 +122,10 @@ fn log<T>(error: ApiError) -> Option<T> {
 async fn gangs_with_cliques(client: &Client, set: &PodCliqueSet) -> Result<Option<BTreeSet<String>>, ApiError> {
     let params = ListParams::default().labels(&selector(set, &[]));
     let mut gangs = BTreeSet::new();
-    let insert = |metadata: Metadata| {
+    let insert = live_list::visit_all(|metadata: Metadata| {
         let labels = metadata.labels.filter(|_| metadata.deletion_timestamp.is_none());
         gangs.extend(labels.and_then(|mut labels| labels.remove(labels::POD_GANG)));
-        None::<()>
-    };
+    });
     let namespace = set.metadata.namespace.as_deref();
     let listed = live_list::find_metadata::<PodClique, _, _>(client, namespace, params, insert).await;
     listed.map_err(|error| ApiError::from(&error))?;
@@ -141,15 +140,15 @@ async fn bound_pods(
 ) -> Result<Option<BTreeMap<String, BoundPods>>, ApiError> {
     let params = ListParams::default().labels(&selector(set, gangs)).fields(BOUND);
     let mut bound = BTreeMap::<String, BoundPods>::new();
-    let insert = |ListedPod { metadata, spec }: ListedPod| {
+    let insert = live_list::visit_all(|ListedPod { metadata, spec }: ListedPod| {
         let mut labels = metadata.labels.unwrap_or_default();
         let gang = labels.remove(labels::POD_GANG).filter(|_| metadata.deletion_timestamp.is_none());
         let (clique, group) = (labels.remove(labels::POD_CLIQUE), spec.scheduling_group.unwrap_or_default());
         if let Some(gang) = gang {
             bound.entry(gang).or_default().push(BoundPod { clique, pod_group: group.pod_group_name });
         }
-    };
-    let listed = live_list::for_each::<Pod, _>(client, set.metadata.namespace.as_deref(), params, insert).await;
+    });
+    let listed = live_list::find::<Pod, _, _>(client, set.metadata.namespace.as_deref(), params, insert).await;
     listed.map_err(|error| ApiError::from(&error))?;
     Ok(Some(bound))
 }

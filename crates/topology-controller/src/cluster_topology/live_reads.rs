@@ -23,12 +23,11 @@ pub(super) async fn live_references(client: &Client, name: &str, default: &str) 
 
 /// Each set is decoded on its own: a set that cannot be decoded has no gangs, so it refers to nothing.
 async fn first_referring_set(client: &Client, name: &str, default: &str) -> Result<Option<String>, kube::Error> {
-    let params = ListParams::default();
     let referring = |item: Box<RawValue>| {
         let set = serde_json::from_str::<SlimSet>(item.get()).ok()?;
         set.refers_to(name, default).then(|| set.key())
     };
-    live_list::find::<PodCliqueSet, _, _>(client, None, params, referring).await
+    live_list::find::<PodCliqueSet, _, _>(client, None, ListParams::default(), referring).await
 }
 
 #[cfg(test)]
