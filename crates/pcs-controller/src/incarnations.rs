@@ -38,6 +38,7 @@ mod tests;
 
 pub(crate) use self::decision::{GangCliques, GangState, latest};
 pub(crate) use self::gang_pods::GangPods;
+use self::gang_pods::scheduled;
 #[cfg(test)]
 pub(crate) use self::gang_pods::{BoundPod, BoundPods};
 pub(crate) use self::pod_group::PodGroup;
@@ -180,10 +181,9 @@ impl Incarnations {
     ) -> Option<ObjectRef<PodCliqueSet>> {
         let clique = delta.object().filter(|clique| clique.annotations().contains_key(labels::POD_GROUP))?;
         let [old, new] = [&delta.old, &delta.new].map(|clique| clique.as_deref());
-        let replicas = |clique: &PodClique| clique.spec.replicas;
-        let scheduled = |clique: &PodClique| clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
-        let is_scaled = old.is_some() && new.is_some() && old.map(replicas) != new.map(replicas);
-        let has_other_pods = old.map(scheduled) != new.map(scheduled) || old.map(replicas) != new.map(replicas);
+        let has_other_replicas = old.map(|clique| clique.spec.replicas) != new.map(|clique| clique.spec.replicas);
+        let is_scaled = old.is_some() && new.is_some() && has_other_replicas;
+        let has_other_pods = has_other_replicas || old.map(scheduled) != new.map(scheduled);
         let set = sets.get(clique.metadata.namespace.as_deref()?, clique.labels().get(labels::PART_OF)?)?;
         let is_postponed = || {
             let choices = self.choices.lock();

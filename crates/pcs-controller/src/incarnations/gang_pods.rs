@@ -81,7 +81,8 @@ fn references(gang: Option<&PodGang>) -> Vec<NamespacedName> {
     groups.flat_map(|group| group.pod_references.iter().cloned()).collect()
 }
 
-fn scheduled(clique: &PodClique) -> i32 {
+/// The number of scheduled pods that the clique reports.
+pub(super) fn scheduled(clique: &PodClique) -> i32 {
     clique.status.as_ref().map_or(0, |status| status.scheduled_replicas)
 }
 

@@ -76,8 +76,8 @@ pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed
     observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
 }
 
-/// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered nothing, because
-/// the decisions that depend on it were unknown.
+/// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered
+/// nothing, because the decisions that depend on it were unknown.
 pub(super) fn record_pod_groups(ctx: &Context<SetOwner>, observed: &Observed) {
     let Observed { set, pod_groups, .. } = observed;
     let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
