@@ -212,6 +212,8 @@ pub mod gang_scheduling {
     pub const POD_GROUPS_NOT_SERVED: &str = "PodGroupsNotServed";
     /// The annotations of the gang about its `PodGroup` cannot be read, or have a later version; its `PodGroup` stays as it is.
     pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";
+    /// The label of the gang names a scheduler that the configuration does not have; the `PodGroup` of the gang stays as it is.
+    pub const SCHEDULER_UNKNOWN: &str = "SchedulerUnknown";
     /// The scheduler needs one queue for the gang, and the set and its cliques name none or different ones.
     pub const QUEUE_MISSING: &str = "QueueMissing";
     /// The gang has topology constraints, and no annotation names the topology.

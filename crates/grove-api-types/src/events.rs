@@ -80,5 +80,8 @@ pub const RESOURCE_CLAIM_DELETE_FAILED: &str = "ResourceClaimDeleteFailed";
 /// The template of shared claims does not exist.
 pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
 
+/// The label of a `PodGang` names a scheduler that the configuration does not have.
+pub const SCHEDULER_UNKNOWN: &str = "SchedulerUnknown";
+
 /// The value of an annotation that another service writes cannot be read, or has a later version.
 pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";

@@ -27,6 +27,8 @@ pub(crate) struct Observed {
     pub(crate) gang: PodGang,
     /// The scheduler that its label names, otherwise the default scheduler.
     pub(crate) scheduler: Scheduler,
+    /// The scheduler that its label names, if it is not configured. Then the `PodGroup` of the gang stays as it is.
+    pub(crate) unknown_scheduler: Option<String>,
     /// The cliques that its pod groups name.
     pub(crate) cliques: ByName<SlimClique>,
     /// The gang that must be scheduled before the `PodGroup` is created; `None` if the `PodGroup` exists or does not wait.
@@ -98,9 +100,19 @@ impl Observed {
         backend(self.scheduler)?.unavailable(self.availability?)
     }
 
-    /// Why the annotations of the gang about its `PodGroup` cannot be read.
-    pub(crate) fn unreadable_annotation(&self) -> Option<Waiting> {
-        (backend(self.scheduler)?.unreadable_annotation)(&self.gang).map(unreadable)
+    /// Why it is unknown which `PodGroup` the gang should have: its label or its annotations have values that this service cannot use.
+    pub(crate) fn unreadable(&self) -> Option<Waiting> {
+        self.unknown_scheduler()
+            .or_else(|| (backend(self.scheduler)?.unreadable_annotation)(&self.gang).map(unreadable))
+    }
+
+    fn unknown_scheduler(&self) -> Option<Waiting> {
+        let (key, name) = (labels::SCHEDULER_NAME, self.unknown_scheduler.as_ref()?);
+        let message = format!(
+            "the PodGroup of the gang stays as it is: label {key} names {name:?}, which scheduler.profiles in the configuration of \
+             topology-controller does not have; add it, or upgrade topology-controller"
+        );
+        Some(Waiting::new(gang_scheduling::SCHEDULER_UNKNOWN, message))
     }
 
     /// Why the spec of the `PodGroup` is unknown although the API server serves the kind.

@@ -19,7 +19,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
         let Observed { gang, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(gang, None, children, *orphans_children);
     }
-    if let Some(waiting) = observed.unreadable_annotation() {
+    if let Some(waiting) = observed.unreadable() {
         // Without the name and the fields, a PodGroup of the gang could be deleted, or created with other fields.
         let plan = Plan::new().waiting([waiting]);
         let warnings = warnings(observed, &plan);
@@ -55,6 +55,8 @@ fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
             Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED)
         } else if waiting.reason == gang_scheduling::UNREADABLE_ANNOTATION {
             Some(events::UNREADABLE_ANNOTATION)
+        } else if waiting.reason == gang_scheduling::SCHEDULER_UNKNOWN {
+            Some(events::SCHEDULER_UNKNOWN)
         } else {
             is_of_spec(waiting).then_some(unknown_spec_event).filter(|reason| !reason.is_empty())
         }

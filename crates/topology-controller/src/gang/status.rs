@@ -84,12 +84,10 @@ fn gang_scheduling_condition(observed: &Observed, plan: &Plan, result: &Executio
     let waiting = plan.waiting.first().map(|waiting| (waiting.reason, waiting.message.clone()));
     let rejection = rejection_message(result, &observed.backed_off, RejectedObjects::Named);
     let scheduling = match (observed.scheduler.gang_support(), rejection.or(waiting)) {
-        (GangSupport::OwnPodGroups | GangSupport::WorkloadApi, Some((reason, message))) => {
-            GangScheduling::by_none(reason, message)
-        }
+        (_, Some((reason, message))) => GangScheduling::by_none(reason, message),
         (GangSupport::OwnPodGroups, None) => GangScheduling::by_scheduler(observed, message_of_scheduler(observed)),
         (GangSupport::WorkloadApi, None) => workload_api::gang_scheduling(observed),
-        (GangSupport::None, _) => {
+        (GangSupport::None, None) => {
             let name = observed.scheduler.name();
             let message = format!("Grove creates no object for {name} that describes the gang");
             GangScheduling::by_none(gang_scheduling::NO_POD_GROUP, message)

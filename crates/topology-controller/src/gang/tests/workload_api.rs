@@ -232,6 +232,31 @@ fn without_readable_annotations_the_pod_groups_of_a_gang_stay_as_they_are() {
 }
 
 #[test]
+fn the_pod_groups_of_a_gang_with_an_unknown_scheduler_stay_as_they_are() {
+    let edited = json!({ "metadata": { "labels": { "app.kubernetes.io/part-of": "other" } } });
+    for default in ["default-scheduler", "kai-scheduler", "lpx-scheduler"] {
+        let row = ROW.replace("default-scheduler", default);
+        for mut observed in [observed(&row), with_pod_group::<WorkloadApi>(ROW, &edited), scaled(observed(&row), true)]
+        {
+            observed.unknown_scheduler = Some("next-scheduler".to_owned());
+            let plan = plan::plan(&observed, at(1));
+            assert_eq!(plan.steps().count(), 0, "{plan}");
+            let condition = gang_scheduling(&observed);
+            assert_eq!(
+                condition,
+                "False SchedulerUnknown: the PodGroup of the gang stays as it is: label grove.io/scheduler-name names \
+                 \"next-scheduler\", which scheduler.profiles in the configuration of topology-controller does not have; add it, or \
+                 upgrade topology-controller"
+            );
+            let [warning] = &plan.warnings[..] else { panic!("{plan}") };
+            assert_eq!(format!("False {}: {}", warning.reason, warning.note), condition);
+            observed.gang.status = Some(status::status(&observed, &plan, &ExecutionResult::default(), at(1)));
+            assert_eq!(plan::plan(&observed, at(1)).warnings, [], "the condition reports it");
+        }
+    }
+}
+
+#[test]
 fn a_terminating_pod_group_of_the_workload_api_is_a_condition() {
     let terminating = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
     let mut observed = with_pod_group::<WorkloadApi>(ROW, &terminating);
