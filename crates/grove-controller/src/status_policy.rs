@@ -32,7 +32,8 @@ pub struct StatusPolicy {
     pub concurrency: usize,
     /// A status-only reconcile that is due and has waited this long for a worker runs before other reconciles.
     pub max_wait: Duration,
-    /// Reconciles of one controller that run at once to write progress.
+    /// Reconciles of one controller that run at once to write progress. At least two: while one waits for the response to a patch of a shared
+    /// object, the patches of the others are queued and sent as one request. With one, a gang of 4000 cliques would have 4000 such patches.
     pub progress_concurrency: usize,
     /// While more objects than this have unwritten progress, the process writes no progress while many statuses change, and pauses
     /// between two writes of progress ([`ApiLatency`](crate::api_latency::ApiLatency)).
@@ -67,7 +68,7 @@ impl StatusPolicy {
         max_delay: Duration::from_secs(1),
         concurrency: 4,
         max_wait: Duration::from_secs(5),
-        progress_concurrency: 1,
+        progress_concurrency: 2,
         progress_burst: 20,
         progress_interval: Duration::from_millis(500),
         progress_interval_per_object: Duration::from_millis(5),
@@ -101,6 +102,8 @@ impl StatusPolicy {
         deadline.min(self.max_progress_deadline)
     }
 }
+
+const _: () = assert!(StatusPolicy::DEFAULT.progress_concurrency > 1, "patches of shared objects are not combined");
 
 fn times(duration: Duration, count: usize) -> Duration {
     duration.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))

@@ -26,9 +26,7 @@ fn a_pause_delays_no_progress_of_few_keys() {
     assert_eq!(names_until(&mut queue, now + MS, pause), Vec::<String>::new());
     queue.remove(&key("b"));
     assert_eq!(queue.next_due(pause), Some(now + MS));
-    assert_eq!(names_until(&mut queue, now + MS, pause), ["a"]);
-    queue.done(&key("a"), ReconcileDuration::default(), now + MS);
-    assert_eq!(names_until(&mut queue, now + MS, pause), ["c"]);
+    assert_eq!(names_until(&mut queue, now + MS, pause), ["a", "c"]);
 }
 
 #[test]
