@@ -9,7 +9,7 @@ use grove_api_types::{
 };
 use grove_runtime::{
     api_error::ApiError,
-    caches::{Availability, Cache, Delta, Sum},
+    caches::{Availability, Cache, Delta, IndexScope, Sum},
     client::{REQUEST_TIMEOUT, with_timeout},
 };
 use kube::{Api, Client, Resource};
@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// The number of shared claims, by level. The informer of claims needs it for [`register_metric`].
-pub const CLAIMS_BY_LEVEL: Sum<ResourceClaim> = Sum { name: "level", value: level_of_claim, amount: |_| 1 };
+pub const CLAIMS_BY_LEVEL: Sum<ResourceClaim> =
+    Sum { name: "level", value: level_of_claim, amount: |_| 1, scope: IndexScope::Cluster };
 
 fn level_of_claim(claim: &ResourceClaim) -> Option<String> {
     claim.level().map(|level| level.as_str().to_owned())

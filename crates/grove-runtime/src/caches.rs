@@ -34,7 +34,7 @@ use tokio::sync::{
 pub(crate) use self::informer_options::OBJECTS_PER_PAGE;
 pub use self::{
     availability::Availability,
-    indexer::{Filter, Index, IndexFn},
+    indexer::{Filter, Index, IndexFn, IndexScope},
     informer::start_informer,
     informer_options::{DeltaObserver, InformerOptions, Transform},
     sums::Sum,

@@ -9,13 +9,14 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::manager::Manager;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
-use grove_runtime::caches::{Cache, Index, InformerOptions};
+use grove_runtime::caches::{Cache, Index, IndexScope, InformerOptions};
 use kube::ResourceExt;
 
 use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, SlimClique, SlimPod, is_of_replica, may_use_a_domain};
 
 /// The domains with the label of a set, by the namespace and the name of the set.
-pub(crate) const BY_SET: Index<ComputeDomain> = Index { name: "set", values: set_of_domain };
+pub(crate) const BY_SET: Index<ComputeDomain> =
+    Index { name: "set", values: set_of_domain, scope: IndexScope::Namespaced };
 
 fn set_of_domain(domain: &ComputeDomain) -> Vec<Cow<'_, str>> {
     let namespace = domain.metadata.namespace.as_deref().unwrap_or_default();

@@ -7,16 +7,18 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{PART_OF, SET_REPLICA};
 use grove_api_types::ownership::{controller_of, is_of_kind};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::caches::Index;
+use grove_runtime::caches::{Index, IndexScope};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The cliques of each replica of a set.
-pub(crate) const BY_REPLICA: Index<SlimClique> = Index { name: "replica", values: replica_of };
+pub(crate) const BY_REPLICA: Index<SlimClique> =
+    Index { name: "replica", values: replica_of, scope: IndexScope::Namespaced };
 /// The pods that name the claim template of each domain.
-pub(crate) const BY_DOMAIN: Index<SlimPod> = Index { name: "domain", values: domains_of };
+pub(crate) const BY_DOMAIN: Index<SlimPod> =
+    Index { name: "domain", values: domains_of, scope: IndexScope::Namespaced };
 
 /// A clique in a cache. It must never be sent to the API server, because all fields that are missing here would be lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]

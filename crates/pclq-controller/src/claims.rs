@@ -11,14 +11,15 @@ use grove_api_types::resource_sharing::claim_source::TemplateReference;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::resource_claims::created_template;
-use grove_runtime::caches::{Cache, Delta, Index};
+use grove_runtime::caches::{Cache, Delta, Index, IndexScope};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 /// Cliques by the claims of their set and of their scaling group that their pods use, and by the `ResourceClaimTemplate`s of their own
-/// claims.
-pub(crate) const BY_CLAIM_AND_TEMPLATE: Index<PodClique> = Index { name: "claims", values: index_values };
+/// claims, which may be in another namespace.
+pub(crate) const BY_CLAIM_AND_TEMPLATE: Index<PodClique> =
+    Index { name: "claims", values: index_values, scope: IndexScope::Cluster };
 
 const CLAIM: &str = "claim";
 const TEMPLATE: &str = "template";

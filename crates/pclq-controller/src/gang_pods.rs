@@ -11,7 +11,7 @@ use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::labels;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::{Cache, Delta, Sum};
+use grove_runtime::caches::{Cache, Delta, IndexScope, Sum};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
@@ -19,7 +19,8 @@ use parking_lot::Mutex;
 use crate::gated_cliques::gang_key;
 
 /// The number of the desired pods of each gang.
-pub(crate) const PODS_BY_GANG: Sum<PodClique> = Sum { name: "gang-pods", value: key_of_gang, amount: desired_pods };
+pub(crate) const PODS_BY_GANG: Sum<PodClique> =
+    Sum { name: "gang-pods", value: key_of_gang, amount: desired_pods, scope: IndexScope::Namespaced };
 
 /// The cliques that have fewer references than desired pods because their gang does not fit, by namespace and name of the gang. A clone
 /// shares them.

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::{Cache, Index};
+use grove_runtime::caches::{Cache, Index, IndexScope};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 /// Gated cliques by namespace and name of the gang that must be scheduled first. Other cliques have no value.
-pub(crate) const BY_GATING_GANG: Index<PodClique> = Index { name: "gating-gang", values: index_values };
+pub(crate) const BY_GATING_GANG: Index<PodClique> =
+    Index { name: "gating-gang", values: index_values, scope: IndexScope::Namespaced };
 
 /// The gang that must be scheduled before gated pods of the clique, and the index of its first gated pod; `None` if no pod of it is gated.
 pub(crate) fn gating_gang(clique: &PodClique) -> Option<(&str, i32)> {

@@ -15,7 +15,7 @@ use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::{self, CLAIMS_BY_LEVEL, TemplateReadErrors, read_template};
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::template_access::TemplateAccess;
-use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
+use grove_runtime::caches::{Cache, Delta, Index, IndexScope, InformerOptions};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use grove_runtime::runtime::Runtime;
 use kube::runtime::reflector::ObjectRef;
@@ -25,7 +25,7 @@ use crate::children::{ClaimInputs, ReadTemplate, TemplateKey};
 
 /// The sets that share claims of a `ResourceClaimTemplate` at their own level or at the level of a scaling group, by its namespace and name.
 pub(crate) const SETS_BY_CLAIM_TEMPLATE: Index<PodCliqueSet> =
-    Index { name: "resourceClaimTemplate", values: templates_of_set };
+    Index { name: "resourceClaimTemplate", values: templates_of_set, scope: IndexScope::Cluster };
 
 fn templates_of_set(set: &PodCliqueSet) -> Vec<Cow<'_, str>> {
     let (template, namespace) = (&set.spec.template, set.metadata.namespace.as_deref().unwrap_or_default());

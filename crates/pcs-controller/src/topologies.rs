@@ -8,7 +8,7 @@ use grove_api_types::configuration::TopologyAwareScheduling;
 use grove_api_types::topology::{Topology, resolve_topology_name};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use grove_controller::manager::Manager;
-use grove_runtime::caches::{Cache, Delta, Index, InformerOptions};
+use grove_runtime::caches::{Cache, Delta, Index, IndexScope, InformerOptions};
 use grove_runtime::client::{REQUEST_TIMEOUT, with_timeout};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::runtime::reflector::ObjectRef;
@@ -16,7 +16,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 /// The sets that refer to a topology, by its name. Those that refer to the configured default have the empty name.
-pub(crate) const SETS_BY_TOPOLOGY: Index<PodCliqueSet> = Index { name: "topology", values: topology_of_set };
+pub(crate) const SETS_BY_TOPOLOGY: Index<PodCliqueSet> =
+    Index { name: "topology", values: topology_of_set, scope: IndexScope::Cluster };
 
 fn topology_of_set(set: &PodCliqueSet) -> Vec<Cow<'_, str>> {
     resolve_topology_name(set, "").map(Cow::Borrowed).into_iter().collect()

@@ -11,14 +11,15 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{POD_GANG, POD_GROUP};
 use grove_api_types::pod_group;
 use grove_api_types::scheduler_v1alpha1::{PodGang, required_replicas};
-use grove_runtime::caches::{Cache, Delta, Index};
+use grove_runtime::caches::{Cache, Delta, Index, IndexScope};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use crate::slim_clique::SlimClique;
 
 /// Scaled gangs with a `PodGroup` of the workload API, by namespace and name of their base gang. Other gangs have no value.
-pub(crate) const BY_BASE_GANG: Index<PodGang> = Index { name: "base-gang", values: index_values };
+pub(crate) const BY_BASE_GANG: Index<PodGang> =
+    Index { name: "base-gang", values: index_values, scope: IndexScope::Namespaced };
 
 fn index_values(gang: &PodGang) -> Vec<Cow<'_, str>> {
     let has_pod_group = gang.annotations().contains_key(POD_GROUP);

@@ -9,7 +9,7 @@ use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
-use grove_runtime::caches::{Cache, Index, InformerOptions};
+use grove_runtime::caches::{Cache, Index, IndexScope, InformerOptions};
 use kube::ResourceExt;
 
 use crate::base_gangs::BY_BASE_GANG;
@@ -18,7 +18,8 @@ use crate::slim_node::{NODES_BY_LABEL_KEY, SlimNode};
 use crate::slim_set::{SETS_BY_TOPOLOGY, SlimSet};
 
 /// The bindings that name a topology object of a scheduler, by the name of that object.
-pub(crate) const BINDINGS_BY_REFERENCE: Index<ClusterTopologyBinding> = Index { name: "reference", values: references };
+pub(crate) const BINDINGS_BY_REFERENCE: Index<ClusterTopologyBinding> =
+    Index { name: "reference", values: references, scope: IndexScope::Cluster };
 
 fn references(binding: &ClusterTopologyBinding) -> Vec<Cow<'_, str>> {
     let bindings = binding.spec.scheduler_topology_bindings.iter();

@@ -3,7 +3,7 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{PART_OF, POD_GANG};
 use grove_api_types::v1alpha1::PodClique;
-use grove_runtime::caches::Sum;
+use grove_runtime::caches::{IndexScope, Sum};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,7 +12,7 @@ use crate::slim_set::set_key;
 
 /// The scheduled pods of sets, by namespace and name of the set.
 pub(crate) const SCHEDULED_PODS_BY_SET: Sum<SlimClique> =
-    Sum { name: "scheduled-pods", value: set_of_clique, amount: scheduled_pods };
+    Sum { name: "scheduled-pods", value: set_of_clique, amount: scheduled_pods, scope: IndexScope::Namespaced };
 
 fn set_of_clique(clique: &SlimClique) -> Option<String> {
     Some(set_key(&clique.namespace()?, clique.labels().get(PART_OF)?))

@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use grove_runtime::caches::Index;
+use grove_runtime::caches::{Index, IndexScope};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 /// The nodes with a label, by its key.
-pub(crate) const NODES_BY_LABEL_KEY: Index<SlimNode> = Index { name: "label-key", values: label_keys };
+pub(crate) const NODES_BY_LABEL_KEY: Index<SlimNode> =
+    Index { name: "label-key", values: label_keys, scope: IndexScope::Cluster };
 
 fn label_keys(node: &SlimNode) -> Vec<Cow<'_, str>> {
     node.label_keys.iter().map(|key| Cow::Borrowed(key.as_str())).collect()

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 
 use grove_api_types::topology::{resolve_topology_name, used_domains};
 use grove_api_types::v1alpha1::PodCliqueSet;
-use grove_runtime::caches::Index;
+use grove_runtime::caches::{Index, IndexScope};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Deserializer};
 
 /// The sets that refer to a topology, by its name. Those that refer to the configured default have the empty name.
-pub(crate) const SETS_BY_TOPOLOGY: Index<SlimSet> = Index { name: "topology", values: topology_of_set };
+pub(crate) const SETS_BY_TOPOLOGY: Index<SlimSet> =
+    Index { name: "topology", values: topology_of_set, scope: IndexScope::Cluster };
 
 fn topology_of_set(set: &SlimSet) -> Vec<Cow<'_, str>> {
     set.topology.as_deref().map(Cow::Borrowed).into_iter().collect()

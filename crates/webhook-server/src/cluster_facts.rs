@@ -13,7 +13,7 @@ use grove_api_types::topology::{Topology, constraints, resolve_topology_name, us
 use grove_api_types::v1alpha1::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
-use grove_runtime::caches::{Cache, InformerOptions, Sum};
+use grove_runtime::caches::{Cache, IndexScope, InformerOptions, Sum};
 use grove_runtime::runtime::Runtime;
 use kube::{Resource, ResourceExt};
 
@@ -52,11 +52,11 @@ pub(crate) struct RuleCaches {
 
 /// The sizes of gangs: the pods and the pod groups of their existing cliques.
 const SIZE_BY_GANG: Sum<TransformedObject<PodClique>> =
-    Sum { name: "gang-size", value: gang_key, amount: size_in_gang };
+    Sum { name: "gang-size", value: gang_key, amount: size_in_gang, scope: IndexScope::Namespaced };
 
 /// The scheduled pods of sets.
 const SCHEDULED_PODS_BY_SET: Sum<TransformedObject<PodClique>> =
-    Sum { name: "set-scheduled-pods", value: set_key, amount: scheduled_pods };
+    Sum { name: "set-scheduled-pods", value: set_key, amount: scheduled_pods, scope: IndexScope::Namespaced };
 
 /// Namespace and name of the set of a clique; neither contains a slash.
 fn set_key(TransformedObject(clique): &TransformedObject<PodClique>) -> Option<String> {

@@ -23,6 +23,27 @@ pub type Filter<K> = fn(&K) -> bool;
 /// Computes the values under which an index lists an object (client-go's `IndexFunc`).
 pub type IndexFn<K> = for<'a> fn(&'a K) -> Vec<Cow<'a, str>>;
 
+/// Whether objects of different namespaces can have the same value of an index or a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexScope {
+    /// They cannot: each value is the namespace of the object, or begins with it and a slash. So no label and no owner reference of one
+    /// namespace leads to an object of another one. Debug builds check each value.
+    Namespaced,
+    /// They can, because users of several namespaces refer to the same object.
+    Cluster,
+}
+
+impl IndexScope {
+    /// Panics in a debug build if an object must not have this value.
+    pub(super) fn check<K: Resource>(self, name: &str, object: &K, value: &str) {
+        let is_of = |namespace: &str| {
+            value.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let is_allowed = || self == Self::Cluster || object.meta().namespace.as_deref().is_none_or(is_of);
+        debug_assert!(is_allowed(), "the value {value:?} of {name} does not begin with the namespace of its object");
+    }
+}
+
 /// A named index: it finds objects by a value that is computed from each object, for example by a label.
 #[derive(Debug)]
 pub struct Index<K> {
@@ -30,6 +51,8 @@ pub struct Index<K> {
     pub name: &'static str,
     /// The values of an object. It must depend on nothing but the object.
     pub values: IndexFn<K>,
+    /// Whether objects of different namespaces can have the same value.
+    pub scope: IndexScope,
 }
 
 impl<K> Clone for Index<K> {
@@ -43,9 +66,9 @@ impl<K> Copy for Index<K> {}
 impl<K: Resource> Index<K> {
     /// Objects by their namespace and the uid of their controller. Any user can write an owner reference with the uid of an object of another
     /// namespace; Kubernetes has no such owners.
-    pub const OWNER: Self = Self { name: "owner", values: owner_of };
+    pub const OWNER: Self = Self { name: "owner", values: owner_of, scope: IndexScope::Namespaced };
     /// Objects without a controller, by their namespace.
-    pub const ORPHANS: Self = Self { name: "orphans", values: namespace_of_orphan };
+    pub const ORPHANS: Self = Self { name: "orphans", values: namespace_of_orphan, scope: IndexScope::Namespaced };
 }
 
 fn owner_of<K: Resource>(object: &K) -> Vec<Cow<'_, str>> {
@@ -113,7 +136,11 @@ impl<K> IndexedObjects<K> {
 
 impl<K: Resource> IndexedObjects<K> {
     fn values<'a>(&self, object: Option<&'a Arc<K>>) -> Vec<Cow<'a, str>> {
-        object.map(|object| (self.index.values)(object)).unwrap_or_default()
+        let Some(object) = object else { return Vec::new() };
+        let Index { name, values, scope } = self.index;
+        let values = values(object);
+        values.iter().for_each(|value| scope.check(name, &**object, value));
+        values
     }
 
     fn update(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Cache;
+use kube::Resource;
+
+use super::{Cache, IndexScope};
 
 /// A named sum: the total of an amount of all objects with the same value, for example with the same label.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub struct Sum<K> {
     pub value: fn(&K) -> Option<String>,
     /// The amount of an object. It must depend on nothing but the object.
     pub amount: fn(&K) -> usize,
+    /// Whether objects of different namespaces can have the same value.
+    pub scope: IndexScope,
 }
 
 impl<K> Clone for Sum<K> {
@@ -24,10 +28,11 @@ impl<K> Clone for Sum<K> {
 
 impl<K> Copy for Sum<K> {}
 
-impl<K> Sum<K> {
+impl<K: Resource> Sum<K> {
     /// The value and the amount of an object, unless it adds nothing.
     fn part(&self, object: &K) -> Option<(String, usize)> {
         let value = (self.value)(object)?;
+        self.scope.check(self.name, object, &value);
         let amount = (self.amount)(object);
         (amount > 0).then_some((value, amount))
     }
@@ -56,7 +61,9 @@ impl<K> Totals<K> {
     pub(super) fn len(&self) -> usize {
         self.by_value.len()
     }
+}
 
+impl<K: Resource> Totals<K> {
     /// Replaces the part of the stored object by that of its new state.
     pub(super) fn update(&mut self, old: Option<&K>, new: Option<&K>) {
         let [old, new] = [old, new].map(|object| object.and_then(|object| self.sum.part(object)));
@@ -79,7 +86,7 @@ impl<K> Totals<K> {
     }
 }
 
-impl<K> Cache<K> {
+impl<K: Resource> Cache<K> {
     /// The total of all objects with this value. An informer that was started without the sum scans all its objects.
     pub fn sum(&self, sum: &Sum<K>, value: &str) -> usize {
         let indexer = self.indexer.read();

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeSet,
+    panic::{self, AssertUnwindSafe},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -105,7 +106,7 @@ fn an_index_has_no_entry_for_a_value_without_objects() {
     assert_eq!(sizes(), [0, 0]);
 }
 
-const COLOURS: Index<ConfigMap> = Index { name: "colours", values: colours };
+const COLOURS: Index<ConfigMap> = Index { name: "colours", values: colours, scope: IndexScope::Cluster };
 
 fn colours(object: &ConfigMap) -> Vec<Cow<'_, str>> {
     object.labels().get("colours").into_iter().flat_map(|colours| colours.split('-')).map(Cow::Borrowed).collect()
@@ -143,8 +144,28 @@ fn an_index_finds_the_newest_objects_by_each_of_their_values() {
     }
 }
 
+/// A user chooses the values of labels, so a value without the namespace would lead to objects of other tenants.
+#[test]
+fn values_without_the_namespace_of_their_object_are_a_defect() {
+    let in_namespace = |colours: &str| {
+        let mut object = coloured("a", 1, colours);
+        object.metadata.namespace = Some("prod".to_owned());
+        object
+    };
+    let confined = Index { scope: IndexScope::Namespaced, ..COLOURS };
+    let sum = Sum { scope: IndexScope::Namespaced, ..VERSIONS };
+    for (colours, is_allowed) in [("prod", true), ("prod/red", true), ("red", false), ("product", false), ("", false)] {
+        for options in [InformerOptions::default().with_index(confined), InformerOptions::default().with_sum(sum)] {
+            let (_cache, writer) = Cache::with_writer(options);
+            let stored = panic::catch_unwind(AssertUnwindSafe(|| writer.apply(in_namespace(colours))));
+            assert_eq!(stored.is_ok(), is_allowed, "{colours:?}");
+        }
+    }
+}
+
 /// The sum of the resource versions by the first colour.
-const VERSIONS: Sum<ConfigMap> = Sum { name: "versions", value: FIRST_COLOUR, amount: version_of };
+const VERSIONS: Sum<ConfigMap> =
+    Sum { name: "versions", value: FIRST_COLOUR, amount: version_of, scope: IndexScope::Cluster };
 
 const FIRST_COLOUR: fn(&ConfigMap) -> Option<String> = |object| colours(object).into_iter().next().map(Cow::into_owned);
 
@@ -177,7 +198,7 @@ fn a_sum_is_read_without_reading_the_objects() {
         READS.fetch_add(1, Ordering::SeqCst);
         1
     };
-    let objects_by_colour = Sum { name: "objects", value: FIRST_COLOUR, amount };
+    let objects_by_colour = Sum { name: "objects", value: FIRST_COLOUR, amount, scope: IndexScope::Cluster };
     let (cache, writer) = Cache::with_writer(InformerOptions::default().with_sum(objects_by_colour));
     writer.replace((0..100).map(|number| coloured(&format!("a{number}"), 1, "red")).collect());
     writer.apply(coloured("a7", 2, "red"));
