@@ -63,6 +63,13 @@ impl CurrentScale {
         self.recorded
     }
 
+    /// Whether all cliques and groups of the replica exist.
+    pub fn has_all_of(&self, replica: &SetReplica<'_>) -> bool {
+        let has_clique = |clique: &Clique<'_>| self.cliques.contains_key(clique.name.as_str());
+        let has_group = |group: &ScalingGroup<'_>| self.groups.contains_key(group.name.as_str());
+        replica.cliques.iter().all(has_clique) && replica.groups.iter().all(has_group)
+    }
+
     fn clique(&self, name: &PodCliqueName, template: i32) -> i32 {
         let name = name.as_str();
         self.cliques.get(name).copied().or_else(|| self.recorded.clique(name, template)).unwrap_or(template)

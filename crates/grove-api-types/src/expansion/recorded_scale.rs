@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Clique, ScalingGroup, SetReplica};
-use crate::annotation_value;
+use crate::annotation_value::{self, UnreadableAnnotation};
 use crate::labels::SCALE;
 use crate::v1alpha1::MAX_REPLICAS;
 
@@ -82,9 +82,9 @@ impl RecordedScale {
         annotation_value::encode(self)
     }
 
-    /// Whether a newer pcs-controller wrote the annotation.
-    pub fn is_of_later_version(annotation: &str) -> bool {
-        annotation_value::decode::<Self>(SCALE, annotation).is_err_and(|error| error.is_of_later_version())
+    /// The error about an annotation that a newer pcs-controller wrote.
+    pub fn later_version(annotation: &str) -> Option<UnreadableAnnotation> {
+        annotation_value::decode::<Self>(SCALE, annotation).err().filter(UnreadableAnnotation::is_of_later_version)
     }
 
     pub(super) fn clique(&self, name: &str, template: i32) -> Option<i32> {

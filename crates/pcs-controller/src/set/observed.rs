@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, CurrentScale, RecordedScale, SetReplica};
@@ -18,7 +19,7 @@ use grove_controller::children::{ByName, ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
-use grove_controller::plan::Target;
+use grove_controller::plan::{Target, Waiting};
 use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
@@ -135,6 +136,28 @@ impl Observed {
             unreadable.is_some() && has_scale && owner_uid == self.set.metadata.uid.as_deref()
         };
         self.name_conflicts.iter().any(is_unknown)
+    }
+
+    /// Why the replicas of a missing clique or scaling group are unknown: a newer pcs-controller has recorded them.
+    pub(crate) fn unreadable_scale(&self) -> Option<Waiting> {
+        let gangs = self.children.of_kind::<PodGang>();
+        let is_unreadable = |gang: &Arc<PodGang>| {
+            let error = RecordedScale::later_version(gang.annotations().get(SCALE)?)?;
+            Some((gang.name_any(), error))
+        };
+        let unreadable: BTreeMap<_, _> = gangs.filter_map(is_unreadable).collect();
+        if unreadable.is_empty() {
+            return None;
+        }
+        let scale = self.current_scale();
+        let replicas = expansion::expand(&self.set, &scale);
+        let mut incomplete = replicas.iter().filter(|replica| !scale.has_all_of(replica));
+        let (gang, error) = incomplete.find_map(|replica| unreadable.get_key_value(replica.base_gang.as_str()))?;
+        let message = format!(
+            "the set stays as it is, because PodGang {gang} records the replicas of a deleted PodClique or PodCliqueScalingGroup: {}",
+            error.message("pcs-controller")
+        );
+        Some(Waiting::new(available::UNREADABLE_ANNOTATION, message))
     }
 
     /// Whether the target is of kind `K` and no child.

@@ -18,8 +18,8 @@ const DECISION_RETRY: Duration = Duration::from_secs(10);
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the
 /// template. A child that cannot be created, because of a name conflict or a rejection, blocks only later creates of its own
-/// replica. If a clique or a group cannot be decoded, the whole set waits: its scale decides which gangs the set has. In a terminating
-/// namespace the plan has no creates.
+/// replica. If a clique or a group, or the recorded scale of a missing one, cannot be decoded, the whole set waits: the scale decides which
+/// gangs the set has. In a terminating namespace the plan has no creates.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { set, children, orphans_children, .. } = observed;
@@ -37,6 +37,9 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let conflicts = observed.conflicts(&base_labels);
     if observed.has_unknown_scale() {
         return Plan::new().waiting(conflicts.unresolved().map(|(_, waiting)| waiting));
+    }
+    if let Some(waiting) = observed.unreadable_scale() {
+        return Plan::new().waiting([waiting]);
     }
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);

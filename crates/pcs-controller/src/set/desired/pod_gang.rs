@@ -105,17 +105,22 @@ fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut
 }
 
 /// Retains labels and annotations of Grove that another service has set on the gang. Those of its `PodGroup` and of its topology are
-/// pcs-controller's; those of its `PodGroup` stay, too, if a newer pcs-controller has recorded its fields.
+/// pcs-controller's; those of its `PodGroup` and its scale stay, too, if a newer pcs-controller has recorded them.
 fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
     let is_of_later_version = PodGroupRef::of_gang(live).is_err_and(|error| error.is_of_later_version());
     let is_own = |key: &str| match key {
         labels::POD_GROUP | labels::POD_GROUP_SPEC => !is_of_later_version,
-        labels::SCALE => !live.annotations().get(key).is_some_and(|record| RecordedScale::is_of_later_version(record)),
-        key => key == labels::TOPOLOGY_NAME,
+        labels::SCALE | labels::TOPOLOGY_NAME => true,
+        _ => false,
     };
     let is_grove_key = |key: &str| key.starts_with(GROVE_PREFIX) && !is_own(key);
     retain_keys(live.labels(), desired.labels_mut(), is_grove_key);
     retain_keys(live.annotations(), desired.annotations_mut(), is_grove_key);
+    if let Some(record) = live.annotations().get(labels::SCALE)
+        && RecordedScale::later_version(record).is_some()
+    {
+        desired.annotations_mut().insert(labels::SCALE.to_owned(), record.clone());
+    }
 }
 
 /// The desired gang of a set, for the scheduler that its template names, otherwise for the default scheduler. It has no pod

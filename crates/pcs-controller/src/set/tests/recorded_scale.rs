@@ -3,7 +3,9 @@
 use grove_api_types::labels::SCALE;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
+use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Patch, PatchBody, Step};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{change, child, executed, new, plan};
@@ -144,15 +146,47 @@ fn a_damaged_record_is_ignored() {
     }
 }
 
+const LATER: &str = r#"{"v":2,"other":{}}"#;
+
+fn with_later_record(mut observed: Observed) -> Observed {
+    change::<PodGang>(&mut observed, "m-0", |gang| {
+        drop(gang.annotations_mut().insert(SCALE.to_owned(), LATER.to_owned()));
+    });
+    observed
+}
+
 #[test]
 fn a_record_of_a_later_version_stays() {
-    let mut observed = scaled();
-    let record = r#"{"v":2,"other":{}}"#;
-    change::<PodGang>(&mut observed, "m-0", |gang| {
-        drop(gang.annotations_mut().insert(SCALE.to_owned(), record.to_owned()));
-    });
-    let text = plan(&observed).to_string();
-    change::<PodClique>(&mut observed, "m-0-f", |clique| clique.spec.replicas = 2);
-    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| group.spec.replicas = 3);
-    assert!(!plan(&observed).to_string().contains("PodGang m-0 "), "{text}");
+    for observed in [scaled(), executed(new(GROUPED))] {
+        let mut observed = with_later_record(observed);
+        assert_eq!(record(&mut observed).as_deref(), Some(LATER));
+    }
+}
+
+/// The record decides how many cliques and gangs the set has, so nothing is created or deleted without it.
+#[test]
+fn a_set_with_a_record_of_a_later_version_waits_while_a_clique_or_a_group_is_missing() {
+    let without_clique =
+        |observed: &mut Observed| drop(observed.children.by_name_mut::<PodClique>().remove("m-0-f").expect("a clique"));
+    let without_group = |observed: &mut Observed| {
+        drop(observed.children.by_name_mut::<PodCliqueScalingGroup>().remove("m-0-g").expect("a group"));
+    };
+    let missing: [&dyn Fn(&mut Observed); 2] = [&without_clique, &without_group];
+    for remove in missing {
+        let mut observed = with_later_record(scaled());
+        remove(&mut observed);
+        let plan = plan(&observed);
+        assert_eq!(
+            plan.to_string(),
+            "wait: UnreadableAnnotation the set stays as it is, because PodGang m-0 records the replicas of a deleted PodClique or \
+             PodCliqueScalingGroup: annotation grove.io/scale has version 2, and this pcs-controller reads only version 1; upgrade \
+             pcs-controller, or remove the annotation, so that the running pcs-controller writes it again\n"
+        );
+        let status = crate::set::status::status(&observed, &plan, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+        let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("Available");
+        assert_eq!(available.reason, "UnreadableAnnotation");
+    }
+    let mut of_other_replica = executed(new(&GROUPED.replace("replicas: 1\n  template", "replicas: 2\n  template")));
+    of_other_replica.children.by_name_mut::<PodClique>().remove("m-1-f").expect("a clique");
+    assert!(plan(&with_later_record(of_other_replica)).to_string().contains("create PodClique m-1-f"));
 }
