@@ -51,8 +51,9 @@ pub(crate) fn status(
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
     errors.extend(resource_claims::template_errors::<PodCliqueScalingGroup>(plan));
-    let is_outdated = expansion.as_ref().is_some_and(|expansion| has_outdated_pods(observed, expansion));
-    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && !is_outdated;
+    let is_updated =
+        expansion.as_ref().is_none_or(|expansion| counts.all_current || expansion.set.spec.is_updated_on_delete());
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
@@ -77,17 +78,17 @@ pub(crate) fn status(
     }
 }
 
-/// The status of a group that exceeds a limit. Its existing cliques stay and are not counted.
+/// The status of a group that exceeds a limit. Its existing cliques stay and are not counted. Its generation is not observed, because its work
+/// is not done.
 fn too_large_status(
     observed: &Observed,
     old: PodCliqueScalingGroupStatus,
     limit: SizeLimit,
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
-    let (mut conditions, observed_generation) = (old.conditions, observed.group.metadata.generation);
-    set_status_condition(&mut conditions, too_large::available_condition(limit, observed_generation), now);
-    let replicas = Some(observed.group.spec.replicas);
-    PodCliqueScalingGroupStatus { observed_generation, replicas, conditions, ..old }
+    let (mut conditions, generation) = (old.conditions, observed.group.metadata.generation);
+    set_status_condition(&mut conditions, too_large::available_condition(limit, generation), now);
+    PodCliqueScalingGroupStatus { replicas: Some(observed.group.spec.replicas), conditions, ..old }
 }
 
 /// A change is significant if the group becomes or stops being available, becomes complete, or has other errors or another reason in the
@@ -128,14 +129,6 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
         counts.all_current &= current;
     }
     counts
-}
-
-/// Whether pods of another template run, and not because the user deletes them himself.
-fn has_outdated_pods(observed: &Observed, expansion: &GroupExpansion<'_>) -> bool {
-    let hashes = expansion.template_hashes();
-    let mut cliques = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques);
-    !expansion.set.spec.is_updated_on_delete()
-        && cliques.any(|desired| clique::is_outdated(&observed.children, hashes, desired))
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {

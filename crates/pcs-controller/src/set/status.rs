@@ -43,7 +43,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let outdated = outdated::message(observed, hashes, replicas);
     // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
-    let is_updated = outdated.is_none() || observed.set.spec.is_updated_on_delete();
+    let all_updated = || replicas.iter().all(|replica| is_updated(observed, hashes, replica));
+    let is_updated = observed.set.spec.is_updated_on_delete() || all_updated();
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
@@ -96,16 +97,17 @@ pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> 
     StatusChange::Significant
 }
 
-/// The status of a set that exceeds a limit. Its existing children stay and are not counted.
+/// The status of a set that exceeds a limit. Its existing children stay and are not counted. Its generation is not observed, because its work
+/// is not done.
 fn too_large_status(
     observed: &Observed,
     old: PodCliqueSetStatus,
     limit: SizeLimit,
     now: Timestamp,
 ) -> PodCliqueSetStatus {
-    let (mut conditions, observed_generation) = (old.conditions, observed.set.metadata.generation);
-    set_status_condition(&mut conditions, too_large::available_condition(limit, observed_generation), now);
-    PodCliqueSetStatus { observed_generation, conditions, replicas: Some(observed.set.spec.replicas), ..old }
+    let mut conditions = old.conditions;
+    set_status_condition(&mut conditions, too_large::available_condition(limit, observed.set.metadata.generation), now);
+    PodCliqueSetStatus { conditions, replicas: Some(observed.set.spec.replicas), ..old }
 }
 
 /// The selector of one pod of each replica: an autoscaler multiplies its ratio by the number of selected pods.
@@ -126,7 +128,7 @@ fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
     group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
 }
 
-/// Whether all pods of the replica were created from the current templates.
+/// Whether all cliques and groups of the replica report that their pods were created from the current templates.
 fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
     let clique = |desired: &Clique<'_>| {
         let active = clique::active(&observed.children, &desired.name);

@@ -386,6 +386,7 @@ fn a_group_above_the_limit_of_startup_dependencies_is_left_unchanged() {
     assert!(plan.is_empty(), "{plan}");
     assert_eq!(plan.waiting[0].reason, "TooManyStartupDependencies");
     let status = status_of(&observed, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.observed_generation, None, "the work of the generation is not done");
     let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
     assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "TooManyStartupDependencies"));
 }

@@ -79,6 +79,7 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
     let mut observed = executed(new(1));
     observed.group.metadata.generation = Some(4);
     for name in ["m-0-g-0-p", "m-0-g-0-d"] {
+        assert_eq!(status_of(&observed, at(1)).observed_generation, None, "the pods of {name} are unknown");
         report(&mut observed, name, true, 2);
     }
     assert_eq!(status_of(&observed, at(1)).observed_generation, Some(4));
@@ -99,6 +100,9 @@ fn the_observed_generation_waits_for_failed_writes() {
     let mut observed = executed(new(1));
     observed.group.metadata.generation = Some(4);
     observed.group.status.get_or_insert_default().observed_generation = Some(3);
+    for name in ["m-0-g-0-p", "m-0-g-0-d"] {
+        report(&mut observed, name, true, 2);
+    }
     let clique = observed.children.get::<PodClique>("m-0-g-0-d").expect("a clique");
     let (target, failure) = (Target::of(&**clique), ApiError::new(403, "Forbidden", "exceeded quota"));
     let step = StepResult::new("cliques", "patch", target.clone(), Err(failure.clone()));

@@ -37,7 +37,7 @@ fn a_set_without_ready_pods_is_not_available() {
         (status.conditions[0].status.as_str(), status.conditions[0].message.as_str()),
         ("False", "0 of 2 replicas are available")
     );
-    assert_eq!(status.observed_generation, Some(3));
+    assert_eq!(status.observed_generation, None, "no clique has a status");
 }
 
 #[test]
@@ -108,7 +108,14 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
     assert_eq!(observe(&changed, &old), Some(3), "the patches of the cliques succeeded, and their pods are old");
     assert_eq!(observe(&on_delete, &old), Some(4));
     assert_eq!(observe(&changed, &with_pods(executed(new(&changed)), 1, 1)), Some(4));
-    assert_eq!(observe(&changed, &executed(new(&changed))), Some(4), "cliques without a status have no pods");
+    assert_eq!(
+        observe(&changed, &executed(new(&changed))),
+        Some(3),
+        "the pods of a clique without a status are unknown"
+    );
+    let mut one_missing = with_pods(executed(new(&changed)), 1, 1);
+    one_missing.children.by_name_mut::<PodClique>().remove("llm-1-prefill").expect("a clique");
+    assert_eq!(observe(&changed, &one_missing), Some(3));
 }
 
 #[test]
@@ -117,7 +124,7 @@ fn the_observed_generation_waits_for_the_pods_of_groups() {
     observed.set.status.get_or_insert_default().observed_generation = Some(2);
     let status = |observed: &Observed| status_of(observed, &ExecutionResult::default(), at(1));
     let current = status(&observed);
-    assert_eq!(current.observed_generation, Some(3), "a group without a status has no pods");
+    assert_eq!(current.observed_generation, Some(2), "the pods of a group without a status are unknown");
     for (reported, generation) in [(Some("another".to_owned()), 2), (current.current_generation_hash, 3)] {
         change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| {
             group.status.get_or_insert_default().current_pod_clique_set_generation_hash = reported;
@@ -130,6 +137,7 @@ fn the_observed_generation_waits_for_the_pods_of_groups() {
 fn a_set_above_the_object_limit_is_left_unchanged() {
     let mut observed = with_pods(executed(new(SET)), 1, 1);
     observed.set.status = Some(status_of(&observed, &ExecutionResult::default(), at(1)));
+    observed.set.metadata.generation = Some(4);
     observed.set.spec.replicas = 100_000;
     for clique in &mut observed.set.spec.template.cliques {
         clique.spec.replicas = 100_000;
@@ -143,6 +151,7 @@ fn a_set_above_the_object_limit_is_left_unchanged() {
     let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("the condition");
     assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "TooManyObjects"));
     assert_eq!((status.replicas, status.available_replicas), (Some(100_000), 2));
+    assert_eq!((status.observed_generation, available.observed_generation), (Some(3), Some(4)));
     observed.set.status = Some(status.clone());
     assert_eq!(status_of(&observed, &ExecutionResult::default(), at(3)), status);
 }
