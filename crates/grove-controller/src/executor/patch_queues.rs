@@ -2,13 +2,14 @@
 //!
 //! The patches of one shared object are sent one at a time. Otherwise the API server would let one of the concurrent patches succeed and
 //! apply all others again, so the costs would grow with the square of their number. Patches that arrive meanwhile are queued, and a task
-//! sends all of them as one request. The reconcile of a queued patch does not wait: otherwise the cliques of one large gang would occupy
-//! all workers. If its patch fails, the owner is triggered ([`Executor::failed_patches`]).
+//! sends all of them as one request. After a request it waits in proportion to the time that the request took: the patches of a large object
+//! are expensive, so it combines more of them. The reconcile of a queued patch does not wait: otherwise the cliques of one large gang would
+//! occupy all workers. If its patch fails, the owner is triggered ([`Executor::failed_patches`]).
 //!
 //! A combined patch contains the operations of all its patches, each with its tests. It has the same effect as these patches one after
 //! the other. If one of them fails, the API server rejects the request as a whole, so it is divided until the failed ones are alone.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use futures::{
     Stream,
@@ -17,7 +18,10 @@ use futures::{
 use grove_runtime::{api_error::ApiError, backoff::Backoff};
 use json_patch::{Patch, PatchOperation};
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
 use super::{Executor, execution_result::Effect};
 use crate::plan::{PatchBody, Target};
@@ -26,6 +30,11 @@ use crate::plan::{PatchBody, Target};
 const MAX_OPERATIONS: usize = 5000;
 /// A request has at most this many bytes of queued patches. The API server allows 3 MB.
 const MAX_BYTES: usize = 1024 * 1024;
+
+/// The pause after a request, as a multiple of its duration: the patches of one object take at most a fifth of the time.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause after a request.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Group, kind, namespace and name of an object.
 type ObjectKey = (String, String, Option<String>, String);
@@ -118,6 +127,7 @@ impl Executor {
     /// Sends this batch of queued patches of an object, and further ones until no patch is queued.
     async fn send_queued(self, target: Target, mut batch: Vec<QueuedPatch>) {
         while !batch.is_empty() {
+            let started = Instant::now();
             for (owner, result) in self.send_batch(&target, &batch).await {
                 let Err(error) = result else { continue };
                 // After a conflict (409), the owner plans the patch again.
@@ -127,6 +137,7 @@ impl Executor {
                     self.patch_queues.report_failure(owner);
                 }
             }
+            sleep(started.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
             batch = self.patch_queues.next_batch(&target);
         }
     }

@@ -124,6 +124,29 @@ async fn queued_patches_are_sent_again_until_the_api_server_answers() {
     assert!(failed.next().now_or_never().is_none());
 }
 
+/// A patch of a large gang takes the API server long, and its cliques complete one after the other.
+#[tokio::test(start_paused = true)]
+async fn patches_that_follow_a_slow_request_are_combined() {
+    let answers = std::sync::atomic::AtomicUsize::new(0);
+    let (executor, log) = executor(move |_| match answers.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        1 => MockResponse::error(503, "ServiceUnavailable"),
+        _ => MockResponse::ok(json!({ "metadata": {} })),
+    });
+    let owners = [0, 1, 2, 3].map(|owner| (object(&format!("owner-{owner}")), plan(owner, "new")));
+    join_all(owners[..2].iter().map(|(owner, plan)| executor.execute(owner, plan))).await;
+    while log.requests().len() < 3 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    for (owner, plan) in &owners[2..] {
+        assert!(executor.execute(owner, plan).await.steps[0].is_queued);
+        sleep(Duration::from_millis(1)).await;
+    }
+    while executor.patched_objects() > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(parts(&log), [vec!["0"], vec!["1"], vec!["1"], vec!["2", "3"]]);
+}
+
 #[tokio::test]
 async fn a_later_patch_of_an_owner_replaces_its_queued_one() {
     let (executor, log) = executor(|_| MockResponse::ok(json!({ "metadata": {} })));
