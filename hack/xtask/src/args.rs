@@ -159,7 +159,7 @@ pub(crate) struct Topologies {
 /// Flags of `soak foreign-objects`.
 #[derive(Clone, clap::Args)]
 pub(crate) struct ForeignObjects {
-    /// Number of objects
+    /// Number of objects that the API server accepts
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) objects: u32,
     #[command(flatten)]

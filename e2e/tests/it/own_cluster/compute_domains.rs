@@ -160,7 +160,7 @@ fn no_two_domains_share_a_node<'s>(states: impl IntoIterator<Item = &'s Namespac
 }
 
 /// The file of a configuration that enables or disables the feature.
-fn configuration(name: &str, enabled: bool) -> String {
+pub(super) fn configuration(name: &str, enabled: bool) -> String {
     configuration_with(name, json!({ "network": { "autoMNNVLEnabled": enabled } }))
 }
 
