@@ -7,7 +7,9 @@ use e2e::native_gangs::{named_pod_group, pod_groups};
 use e2e::poll::poll_until;
 use e2e::resource_claims::claim_names;
 use e2e::{Namespace, NamespaceState, TestCluster, events};
-use grove_api_types::labels::{PACK_AFFINITY, PART_OF, POD_CLIQUE, POD_GROUP_SPEC, POD_INDEX, RESOURCE_CLAIMS};
+use grove_api_types::labels::{
+    PACK_AFFINITY, PART_OF, POD_CLIQUE, POD_GROUP, POD_GROUP_SPEC, POD_INDEX, RESOURCE_CLAIMS, SCALE, SCHEDULER_NAME,
+};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{ClusterTopologyBinding, PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -29,6 +31,11 @@ const DELETED: &str = "packed-0-b";
 /// A clique with a claim. The cluster has no devices, so its pods stay pending.
 const SHARED: &str = "shared-0-work";
 const CLAIM: &str = "shared-0-work-all-gpus";
+
+/// A gang with values of a later version that belong to no clique alone, and its cliques.
+const SCALED_GANG: &str = "scaled-0";
+const LOST: &str = "scaled-0-a";
+const NAMED: &str = "scaled-0-b";
 
 fn set(name: &str, cliques: &[Value], fields: &Value) -> Value {
     let mut template = json!({ "cliques": cliques });
@@ -54,6 +61,10 @@ fn shared_set() -> Value {
     let mut work = clique("work", 2);
     work["resourceSharing"] = json!([{ "name": "gpus", "scope": "AllReplicas" }]);
     set("shared", &[work], &json!({ "resourceClaimTemplates": [template] }))
+}
+
+fn scaled_set() -> Value {
+    set("scaled", &[clique("a", 1), clique("b", 2)], &json!({}))
 }
 
 /// The values of one version.
@@ -101,12 +112,13 @@ impl Fixture {
     /// Creates both sets, and returns the values of this version.
     async fn create_sets(&self) -> Values {
         let sets = self.ns.api::<PodCliqueSet>();
-        for set in [packed_set(), shared_set()] {
+        for set in [packed_set(), shared_set(), scaled_set()] {
             let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
             // The webhook server may not know the topology yet.
             poll_until(async || sets.create(&PostParams::default(), &set).await.ok()).await;
         }
         self.ns.wait_for_ready_pods("packed", 3).await;
+        self.ns.wait_for_ready_pods("scaled", 3).await;
         let state = self.wait_for_pods(SHARED, 2).await;
         assert_packed(&state);
         assert_shared(&state);
@@ -160,15 +172,15 @@ impl Fixture {
         assert_shared(&self.ns.wait_for("the pod is replaced", is_replaced).await);
     }
 
-    async fn wait_for_gang_scheduling(&self, reason: &str, text: &str) -> NamespaceState {
+    async fn wait_for_gang_scheduling(&self, gang: &str, reason: &str, text: &str) -> NamespaceState {
         let holds = |state: &NamespaceState| {
             let mut conditions =
-                state.gangs.get(GANG).into_iter().flat_map(|gang| &gang.status).flat_map(|it| &it.conditions);
+                state.gangs.get(gang).into_iter().flat_map(|gang| &gang.status).flat_map(|it| &it.conditions);
             conditions.any(|condition| {
                 condition.type_ == "GangScheduling" && condition.reason == reason && condition.message.contains(text)
             })
         };
-        self.ns.wait_for(&format!("{GANG} has GangScheduling with {reason}: {text}"), holds).await
+        self.ns.wait_for(&format!("{gang} has GangScheduling with {reason}: {text}"), holds).await
     }
 
     /// The `PodGroup` of the gang.
@@ -188,7 +200,8 @@ impl Fixture {
     }
 }
 
-fn annotation(key: &str, value: &str) -> Patch<Value> {
+fn annotation(key: &str, value: impl Into<Value>) -> Patch<Value> {
+    let value = value.into();
     Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }))
 }
 
@@ -219,7 +232,7 @@ fn assert_shared(state: &NamespaceState) {
 /// pcs-controller is stopped. webhook-server denies the value of a user.
 async fn later_versions_are_reported(fixture: &Fixture, later: &Values) {
     let ns = &fixture.ns;
-    let patch = annotation(RESOURCE_CLAIMS, &later.claims);
+    let patch = annotation(RESOURCE_CLAIMS, later.claims.as_str());
     let denied = ns.api::<PodClique>().patch(SHARED, &PatchParams::default(), &patch).await.expect_err("a denial");
     assert!(denied.to_string().contains("grove.io/resource-claims has version 2"), "{denied}");
 
@@ -231,7 +244,7 @@ async fn later_versions_are_reported(fixture: &Fixture, later: &Values) {
     ];
     ns.wait_for_condition(PACKED, "Available", "MinimumReplicasAvailable", of_packed).await;
     ns.wait_for_condition(SHARED, "ResourceClaimsCreated", "ResourceClaimsInvalid", of_shared).await;
-    let state = fixture.wait_for_gang_scheduling("UnreadableAnnotation", of_gang).await;
+    let state = fixture.wait_for_gang_scheduling(GANG, "UnreadableAnnotation", of_gang).await;
     for clique in [PACKED, SHARED] {
         let errors = state.cliques[clique].status.iter().flat_map(|status| &status.last_errors);
         assert_eq!(
@@ -262,6 +275,41 @@ async fn nothing_depends_on_later_versions(fixture: &Fixture) {
     assert_eq!(after.labels()[PART_OF], "edited", "topology-controller would restore the label");
 }
 
+/// pcs-controller is stopped. The scheduler of a gang and the `PodGroup` of a clique are unknown, and so is the scale of a deleted clique.
+async fn unknown_names_are_reported(fixture: &Fixture) {
+    let ns = &fixture.ns;
+    fixture.write::<PodGang>(SCALED_GANG, SCALE, r#"{"v":2}"#).await;
+    fixture.write::<PodClique>(NAMED, POD_GROUP, "scaled-0-v2-1").await;
+    let gangs = Api::<PodGang>::namespaced(fixture.writer.clone(), &ns.name);
+    let label = Patch::Merge(json!({ "metadata": { "labels": { SCHEDULER_NAME: "next-scheduler" } } }));
+    gangs.patch(SCALED_GANG, &PatchParams::default(), &label).await.expect("the gang is patched");
+    let of_scheduler = r#"label grove.io/scheduler-name names "next-scheduler""#;
+    fixture.wait_for_gang_scheduling(SCALED_GANG, "SchedulerUnknown", of_scheduler).await;
+    let of_pod_group = "annotation grove.io/pod-group cannot be decoded";
+    ns.wait_for_condition(NAMED, "Available", "MinimumReplicasAvailable", of_pod_group).await;
+    for (name, reason, text) in
+        [(SCALED_GANG, "SchedulerUnknown", of_scheduler), (NAMED, "UnreadableAnnotation", of_pod_group)]
+    {
+        events::wait_for_note(ns, name, reason, text).await;
+    }
+    fixture.delete_pod(NAMED).await;
+    ns.delete_object::<PodClique>(LOST).await;
+    ns.wait_for("the clique is deleted", |state| !state.cliques.contains_key(LOST)).await;
+}
+
+/// pcs-controller runs again. It creates no clique of which a later version has recorded the scale, until an administrator removes the record.
+async fn a_set_waits_for_its_recorded_scale(fixture: &Fixture) {
+    let ns = &fixture.ns;
+    let text = "annotation grove.io/scale has version 2";
+    let state = ns.wait_for_condition("scaled", "Available", "UnreadableAnnotation", text).await;
+    assert!(!state.cliques.contains_key(LOST), "{state}");
+    let removed = annotation(SCALE, Value::Null);
+    let gangs = ns.api::<PodGang>();
+    gangs.patch(SCALED_GANG, &PatchParams::default(), &removed).await.expect("the gang is patched");
+    ns.wait_for_ready_pods("scaled", 3).await;
+    fixture.wait_for_gang_scheduling(SCALED_GANG, "DefaultScheduler", "").await;
+}
+
 /// pcs-controller runs again. It replaces the claims, which follow from the set. It retains the record, and the affinity that follows from it.
 async fn the_writer_retains_the_record(fixture: &Fixture, (values, later): (&Values, &Values)) {
     let text = "annotation grove.io/pod-group-spec has version 2";
@@ -280,10 +328,10 @@ async fn the_writer_retains_the_record(fixture: &Fixture, (values, later): (&Val
 async fn a_correct_record_is_used(fixture: &Fixture, values: &Values) {
     let state = fixture.wait_for_pods(PACKED, 1).await;
     let uid = pods_of(&state, PACKED)[0].uid();
-    let patched = annotation(POD_GROUP_SPEC, &values.record);
+    let patched = annotation(POD_GROUP_SPEC, values.record.as_str());
     let gangs = fixture.ns.api::<PodGang>();
     gangs.patch(GANG, &PatchParams::default(), &patched).await.expect("the gang is patched");
-    fixture.wait_for_gang_scheduling("DefaultScheduler", "").await;
+    fixture.wait_for_gang_scheduling(GANG, "DefaultScheduler", "").await;
     let state = fixture.ns.wait_for_ready_pods("packed", 3).await;
     assert_packed(&state);
     assert!(pods_of(&state, PACKED).iter().any(|pod| pod.uid() == uid), "{state}");
@@ -331,9 +379,11 @@ async fn values_of_a_later_version_fail_closed() {
     let while_stopped = Box::pin(async {
         later_versions_are_reported(&fixture, &later).await;
         nothing_depends_on_later_versions(&fixture).await;
+        unknown_names_are_reported(&fixture).await;
     });
     cluster.during_stop("pcs-controller", while_stopped).await;
     the_writer_retains_the_record(&fixture, (&values, &later)).await;
+    a_set_waits_for_its_recorded_scale(&fixture).await;
     a_correct_record_is_used(&fixture, &values).await;
     cluster.during_stop("pcs-controller", fixture.write_all(&older)).await;
     values_without_version_stay(&fixture, &older).await;
