@@ -1,9 +1,11 @@
 //! Scaling of sets, cliques and groups through their scale subresources. The indices of active pods stay dense.
 
-use e2e::{fixtures, in_namespace};
+use e2e::{Namespace, NamespaceState, fixtures, in_namespace};
+use grove_api_types::labels::SCALE;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
 use serde_json::json;
 
 #[tokio::test]
@@ -40,6 +42,18 @@ async fn a_set_scales_out_and_in() {
     .await;
 }
 
+async fn a_deleted_clique_returns_with_its_scale(ns: &Namespace) {
+    let is_recorded = |state: &NamespaceState| state.gangs["llm-0"].annotations().contains_key(SCALE);
+    let before = ns.wait_for("the gang records the scale", is_recorded).await;
+    ns.delete_object::<PodClique>("llm-0-decode").await;
+    ns.wait_for("the clique returns with four pods", |state| {
+        let clique = state.cliques.get("llm-0-decode");
+        clique.is_some_and(|clique| clique.uid() != before.cliques["llm-0-decode"].uid())
+            && state.ready_indices("llm-0-decode") == [0, 1, 2, 3]
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_clique_scaled_by_a_user_keeps_its_replicas_and_dense_indices() {
     in_namespace("e2e-scale-clique", async |ns| {
@@ -47,6 +61,7 @@ async fn a_clique_scaled_by_a_user_keeps_its_replicas_and_dense_indices() {
         ns.wait_for("two decode pods are ready", |state| state.ready_indices("llm-0-decode") == [0, 1]).await;
         ns.scale::<PodClique>("llm-0-decode", 4).await;
         ns.wait_for("four decode pods are ready", |state| state.ready_indices("llm-0-decode") == [0, 1, 2, 3]).await;
+        a_deleted_clique_returns_with_its_scale(ns).await;
         ns.scale::<PodClique>("llm-0-decode", 1).await;
         ns.wait_for("one decode pod is ready", |state| {
             state.ready_indices("llm-0-decode") == [0] && state.pods.len() == 4
