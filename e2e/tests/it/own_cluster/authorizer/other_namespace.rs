@@ -15,7 +15,16 @@ use crate::it::account_policy::wait_until_denied;
 const NAMESPACE: &str = "team-x";
 const BASES: [&str; 6] =
     ["common", "pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", "webhook-server"];
-const COMPONENTS: [&str; 5] = ["controller-policy", "authorizer", "network-policy", "kai-scheduler", "cert-manager"];
+const COMPONENTS: [&str; 8] = [
+    "controller-policy",
+    "authorizer",
+    "network-policy",
+    "default-scheduler",
+    "kai-scheduler",
+    "volcano",
+    "cert-manager",
+    "admission-policy",
+];
 /// The kinds that decide about the requests of the accounts.
 const APPLIED: [&str; 5] = [
     "Namespace",
