@@ -175,9 +175,11 @@ fn the_label_of_a_set_names_its_topology_unless_its_spec_does() {
         topology(name, &FULL.map(|(domain, key)| (domain, &*[prefix, key].concat().leak())))
     };
     let all = Topologies::of(vec![of("grove-topology", "d-"), of("labelled", "l-"), of("named", "n-")], vec![]);
-    let labelled = |name: &str| {
-        set("required", name).replace("generation: 3", "generation: 3, labels: {grove.io/topology-name: labelled}")
+    let with_label = |name: &str, label: &str| {
+        let labels = format!("generation: 3, labels: {{grove.io/topology-name: {label}}}");
+        set("required", name).replace("generation: 3", &labels)
     };
+    let labelled = |name: &str| with_label(name, "labelled");
     check(
         &labelled(""),
         &all,
@@ -196,13 +198,16 @@ fn the_label_of_a_set_names_its_topology_unless_its_spec_does() {
             False/AllClusterTopologyLevelsAvailable: the topology named has all levels of the constraints
         "]],
     );
-    check(
-        &set("required", ""),
-        &all,
-        &expect![[r"
+    // An empty label names no topology.
+    for set in [set("required", ""), with_label("", "\"\"")] {
+        check(
+            &set,
+            &all,
+            &expect![[r"
             m-0 by grove-topology: d-z/-; m-0-g-0 [m-0-g-0-b] d-r/-; m-0-a d-h/-; m-0-g-0-b -
             m-0-g-0 by grove-topology: d-r/-; m-0-g-1-b -
             False/AllClusterTopologyLevelsAvailable: the topology grove-topology has all levels of the constraints
         "]],
-    );
+        );
+    }
 }
