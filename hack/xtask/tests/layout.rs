@@ -11,6 +11,7 @@ mod layout {
     mod files;
     mod house_words;
     mod images;
+    mod interface;
     mod layers;
     mod local_paths;
     mod manifests;
