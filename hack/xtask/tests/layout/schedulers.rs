@@ -24,6 +24,9 @@ const TABLES: [&str; 5] = [
 const CONFIGURATION: &str = "crates/grove-api-types/src/configuration";
 const TEST_SUPPORT: &str = "grove-test-support";
 const PAGE: &str = "docs/topology-controller.md";
+const CONFIGURATION_PAGE: &str = "docs/configuration.md";
+/// The begin of the row with the names of all schedulers.
+const PROFILES: &str = "| `scheduler.profiles[].name`";
 const COMPONENTS: &str = "deploy/components";
 const END_TO_END_TESTS: &str = "e2e/tests/it/";
 
@@ -114,10 +117,14 @@ fn components_without_test(components: &[String], sources: &[Source]) -> Vec<Str
     unnamed.map(|component| format!("{COMPONENTS}/{component}: no end-to-end test applies it")).collect()
 }
 
+fn components() -> Vec<String> {
+    let folders = fs::read_dir(tree::root().join(COMPONENTS)).unwrap().map(|folder| folder.unwrap().file_name());
+    folders.map(|name| name.into_string().unwrap()).collect()
+}
+
 #[test]
 fn each_component_has_an_end_to_end_test() {
-    let folders = fs::read_dir(tree::root().join(COMPONENTS)).unwrap().map(|folder| folder.unwrap().file_name());
-    let components: Vec<String> = folders.map(|name| name.into_string().unwrap()).collect();
+    let components = components();
     assert!(components.len() > 3, "{components:?}");
     tree::assert_none(&components_without_test(&components, &tree::sources()));
     let other = Source::new("e2e/tests/it/deployment.rs", "const A: &str = \"volcano\";");
@@ -137,4 +144,30 @@ fn the_page_of_topology_controller_describes_each_scheduler() {
     let page = fs::read_to_string(tree::root().join(PAGE)).unwrap();
     tree::assert_none(&undescribed(&page));
     tree::assert_one(&undescribed(&page.replace("| `volcano`", "| volcano")), "no row for volcano");
+}
+
+/// What a scheduler lacks besides its code: its name in the row of the configuration, and its component if it has `PodGroup`s.
+fn not_installable(configuration: &str, components: &[String]) -> Vec<String> {
+    let row = configuration.lines().find(|line| line.starts_with(PROFILES)).unwrap_or_default();
+    let mut missing = Vec::new();
+    for (name, scheduler) in Scheduler::ALL {
+        if !row.contains(&format!("`{name}`")) {
+            missing.push(format!("{CONFIGURATION_PAGE}: {PROFILES} does not name {name}"));
+        }
+        if scheduler.gang_support() != GangSupport::None && !components.iter().any(|component| component == name) {
+            missing.push(format!("{COMPONENTS} has no component {name}"));
+        }
+    }
+    missing
+}
+
+#[test]
+fn each_scheduler_has_its_component_and_its_name_in_the_configuration() {
+    let page = fs::read_to_string(tree::root().join(CONFIGURATION_PAGE)).unwrap();
+    let components = components();
+    tree::assert_none(&not_installable(&page, &components));
+    let without_lpx = page.replace("`lpx-scheduler`", "");
+    tree::assert_one(&not_installable(&without_lpx, &components), "lpx-scheduler");
+    let others: Vec<_> = components.into_iter().filter(|component| component != "volcano").collect();
+    tree::assert_one(&not_installable(&page, &others), "component volcano");
 }
