@@ -5,6 +5,7 @@
 
 mod availability;
 mod cache_metrics;
+mod index_scope;
 mod indexer;
 mod informer;
 mod informer_options;
@@ -34,7 +35,8 @@ use tokio::sync::{
 pub(crate) use self::informer_options::OBJECTS_PER_PAGE;
 pub use self::{
     availability::Availability,
-    indexer::{Filter, Index, IndexFn, IndexScope},
+    index_scope::IndexScope,
+    indexer::{Filter, Index, IndexFn},
     informer::start_informer,
     informer_options::{DeltaObserver, InformerOptions, Transform},
     sums::Sum,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::Resource;
 
-use super::{Cache, IndexScope};
+use super::{Cache, index_scope::IndexScope};
 
 /// A named sum: the total of an amount of all objects with the same value, for example with the same label.
 #[derive(Debug)]
