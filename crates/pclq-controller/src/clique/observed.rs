@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
@@ -215,14 +216,20 @@ impl Observed {
         number(pod.pod_group()?).zip(number(current)).filter(|_| is_confirmed)
     }
 
-    /// Why no pod from this index on is created: pcs-controller first has to decide which `PodGroup` it belongs to. Otherwise it could be bound
-    /// before the others that the gang needs.
+    /// Why no pod from this index on is created: pcs-controller first has to decide which `PodGroup` it belongs to, or the decision cannot be
+    /// read. Otherwise it could be bound before the others that the gang needs.
     pub(crate) fn undecided_pods(&self) -> Option<(i32, Waiting)> {
-        let gang = self.gang.as_deref()?;
-        let PodGroupRef { name, spec } = PodGroupRef::of_gang(gang).ok().flatten()?;
+        let (gang, of_clique) = (self.gang.as_deref()?, self.pod_group()?);
+        let unreadable = |error: UnreadableAnnotation| {
+            Some((0, Waiting::new(available::UNREADABLE_ANNOTATION, error.message(SERVICE))))
+        };
+        let PodGroupRef { name, spec } = match PodGroupRef::of_gang(gang) {
+            Ok(group) => group?,
+            Err(error) => return unreadable(error),
+        };
         let gang = gang.metadata.name.as_deref().unwrap_or_default();
         let counted = spec.below_minimum.get(self.clique.metadata.name.as_deref()?).copied();
-        let is_behind = pod_group::number(gang, self.pod_group()?) < pod_group::number(gang, &name);
+        let is_behind = pod_group::number(gang, of_clique) < pod_group::number(gang, &name);
         let first = match counted.filter(|counted| self.clique.spec.required_replicas() > *counted) {
             _ if is_behind => 0,
             Some(counted) => counted,

@@ -149,6 +149,14 @@ fn new_pods_name_the_pod_group_and_only_surplus_pods_are_gated() {
     .assert_eq(&pods("{podSpec: {containers: [], schedulingGroup: {podGroupName: of-user}}}"));
 }
 
+const RECORD: &str = r#"{"minCount":3}"#;
+
+/// The gang names a `PodGroup`, with this record of its fields.
+fn name_pod_group(gang: &mut PodGang, name: &str, record: &str) {
+    let annotations = [("grove.io/pod-group", name), ("grove.io/pod-group-spec", record)];
+    gang.annotations_mut().extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+}
+
 #[test]
 fn pods_of_an_earlier_incarnation_are_replaced_if_the_gang_confirms_the_next_one() {
     let mut observed = snapshot(
@@ -157,7 +165,7 @@ fn pods_of_an_earlier_incarnation_are_replaced_if_the_gang_confirms_the_next_one
     );
     assert!(plan(&observed).is_empty(), "only the clique names it");
     let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
-    gang.annotations_mut().insert("grove.io/pod-group".to_owned(), "llm-0-2".to_owned());
+    name_pod_group(gang, "llm-0-2", RECORD);
     expect![[r#"
         pods: delete Pod llm-0-decode-x
         references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/1/name","value":"llm-0-decode"},{"op":"replace","path":"/spec/podgroups/1/podReferences","value":[{"name":"llm-0-decode-v","namespace":"prod"},{"name":"llm-0-decode-w","namespace":"prod"}]}]
@@ -175,7 +183,7 @@ fn pending_pods_follow_to_a_successor_of_their_pod_group() {
     );
     let names = |gang: &str, observed: &mut Observed| {
         let named = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
-        named.annotations_mut().insert("grove.io/pod-group".to_owned(), gang.to_owned());
+        name_pod_group(named, gang, RECORD);
         plan(observed).to_string()
     };
     let deletes = |plan: &str| plan.lines().filter(|line| line.contains("delete")).count();
@@ -206,8 +214,7 @@ fn pods_that_the_record_does_not_count_wait_for_a_decision() {
             "{replicas: 4, minAvailable: 3, annotations: {grove.io/pod-group: llm-0-1}, gang: [x], pods: [{i: 0, name: x, group: llm-0-1, bound: true}]}",
         );
         let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
-        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), gang_names.to_owned());
-        gang.annotations_mut().insert("grove.io/pod-group-spec".to_owned(), record.to_owned());
+        name_pod_group(gang, gang_names, record);
         let plan = plan(&observed);
         let creates = plan.steps().filter(|step| step.verb() == "create").count();
         (creates, plan.waiting.iter().map(|waiting| waiting.reason).collect::<Vec<_>>())
@@ -220,6 +227,9 @@ fn pods_that_the_record_does_not_count_wait_for_a_decision() {
     assert_eq!(plan(r#"{"minCount":3,"belowMinimum":{"llm-0-decode":3}}"#, "llm-0-1"), (3, vec![]));
     assert_eq!(plan(r#"{"minCount":3}"#, "llm-0-1.5"), (0, pending), "the clique does not name the PodGroup yet");
     assert_eq!(plan(r#"{"minCount":3}"#, "llm-0-0"), (3, vec![]), "the gang is older than the clique");
+    for unreadable in [r#"{"v":2,"minCount":3}"#, "["] {
+        assert_eq!(plan(unreadable, "llm-0-1"), (0, vec!["UnreadableAnnotation"]), "{unreadable}");
+    }
 }
 
 #[test]
@@ -253,8 +263,7 @@ fn another_pod_group_of_the_gang_triggers_all_its_cliques() {
     let with = |pod_group: &str| {
         let mut gang = PodGang::clone(&gang(&json!([])));
         let (name, record) = pod_group.split_once(' ').unwrap_or((pod_group, "{}"));
-        gang.annotations_mut().insert("grove.io/pod-group".to_owned(), name.to_owned());
-        gang.annotations_mut().insert("grove.io/pod-group-spec".to_owned(), record.to_owned());
+        name_pod_group(&mut gang, name, record);
         Some(Arc::new(gang))
     };
     let triggered = |old: &str, new: &str| {
