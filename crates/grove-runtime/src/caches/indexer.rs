@@ -119,7 +119,9 @@ impl<K: Resource> IndexedObjects<K> {
         let Some(object) = object else { return Vec::new() };
         let Index { name, values, scope } = self.index;
         let values = values(object);
-        values.iter().for_each(|value| scope.check(name, &**object, value));
+        for value in &values {
+            scope.check(name, &**object, value);
+        }
         values
     }
 

@@ -259,11 +259,7 @@ async fn foreign_objects(name: &str, count: usize) {
 
     let known = Known::of(&set, &before);
     let accepted = attack(&client, &attacker, &known, count).await;
-    for (_, _, kind, _) in KINDS {
-        let count = accepted.iter().filter(|object| is_of_kind(object, kind)).count();
-        println!("{count} objects of kind {kind}");
-        assert!(count > 0, "no {kind} was accepted");
-    }
+    assert_has_each_kind(&accepted);
     cluster.audit_log().wait_until_quiet(QUIET).await;
     assert_eq!(versions(&objects(&client, &target).await), versions(&before), "the objects of the set are unchanged");
     let of_own_cliques = OfOwnCliques::among(&accepted);
@@ -271,6 +267,14 @@ async fn foreign_objects(name: &str, count: usize) {
     assert!(writes.is_empty(), "Grove wrote to objects of the user:\n{}", writes.join("\n"));
     the_set_still_works(&target).await;
     cluster.down().await;
+}
+
+fn assert_has_each_kind(accepted: &[DynamicObject]) {
+    for (_, _, kind, _) in KINDS {
+        let count = accepted.iter().filter(|object| is_of_kind(object, kind)).count();
+        println!("{count} objects of kind {kind}");
+        assert!(count > 0, "no {kind} was accepted");
+    }
 }
 
 async fn settled_set(cluster: &TestCluster, ns: &Namespace) -> PodCliqueSet {

@@ -118,8 +118,8 @@ fn components_without_test(components: &[String], sources: &[Source]) -> Vec<Str
 }
 
 fn components() -> Vec<String> {
-    let folders = fs::read_dir(tree::root().join(COMPONENTS)).unwrap().map(|folder| folder.unwrap().file_name());
-    folders.map(|name| name.into_string().unwrap()).collect()
+    let folders = fs::read_dir(tree::root().join(COMPONENTS)).into_iter().flatten().flatten();
+    folders.filter_map(|folder| folder.file_name().into_string().ok()).collect()
 }
 
 #[test]
