@@ -25,6 +25,11 @@ pub(crate) fn is_outdated(children: &ObservedChildren, hashes: &TemplateHashes, 
     reported.is_some_and(|reported| reported != hashes.pod_template(&desired.template.name))
 }
 
+/// Whether the clique is active and does not report that all its pods have the current template. Without a status, its pods are unknown.
+pub(crate) fn may_be_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique<'_>) -> bool {
+    active(children, &desired.name).is_some_and(|clique| !is_current(clique, hashes, &desired.template.name))
+}
+
 /// Whether all pods of the clique were created from the current template of the name `template`.
 pub(crate) fn is_current(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
     reported_hash(clique) == Some(hashes.pod_template(template))

@@ -51,9 +51,8 @@ pub(crate) fn status(
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
     errors.extend(resource_claims::template_errors::<PodCliqueScalingGroup>(plan));
-    let is_updated =
-        expansion.as_ref().is_none_or(|expansion| counts.all_current || expansion.set.spec.is_updated_on_delete());
-    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
+    let may_be_outdated = expansion.as_ref().is_some_and(|expansion| may_be_outdated(observed, expansion));
+    let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && !may_be_outdated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
@@ -129,6 +128,14 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
         counts.all_current &= current;
     }
     counts
+}
+
+/// Whether pods of another template may run, and not because the user deletes them himself.
+fn may_be_outdated(observed: &Observed, expansion: &GroupExpansion<'_>) -> bool {
+    let hashes = expansion.template_hashes();
+    let mut cliques = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques);
+    !expansion.set.spec.is_updated_on_delete()
+        && cliques.any(|desired| clique::may_be_outdated(&observed.children, hashes, desired))
 }
 
 fn is_scheduled(clique: &PodClique) -> bool {

@@ -43,8 +43,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let outdated = outdated::message(observed, hashes, replicas);
     // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
-    let all_updated = || replicas.iter().all(|replica| is_updated(observed, hashes, replica));
-    let is_updated = observed.set.spec.is_updated_on_delete() || all_updated();
+    let may_be_outdated = || replicas.iter().any(|replica| may_be_outdated(observed, hashes, replica));
+    let is_updated = observed.set.spec.is_updated_on_delete() || !may_be_outdated();
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
@@ -134,13 +134,25 @@ fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica
         let active = clique::active(&observed.children, &desired.name);
         active.is_some_and(|clique| clique::is_current(clique, hashes, &desired.template.name))
     };
-    let reported_hash = |group: &PodCliqueScalingGroup| {
-        group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.clone())
-    };
     let group = |group: &ScalingGroup<'_>| {
-        observed.active_group(&group.name).and_then(reported_hash).is_some_and(|hash| hash == hashes.generation_hash)
+        observed.active_group(&group.name).is_some_and(|group| group_is_updated(group, hashes))
     };
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
+}
+
+fn group_is_updated(group: &PodCliqueScalingGroup, hashes: &TemplateHashes) -> bool {
+    let status = group.status.as_ref();
+    let reported = status.and_then(|status| status.current_pod_clique_set_generation_hash.as_ref());
+    reported == Some(&hashes.generation_hash)
+}
+
+/// Whether an active clique or group of the replica does not report that its pods have the current template.
+fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
+    let clique = |desired: &Clique<'_>| clique::may_be_outdated(&observed.children, hashes, desired);
+    let group = |group: &ScalingGroup<'_>| {
+        observed.active_group(&group.name).is_some_and(|group| !group_is_updated(group, hashes))
+    };
+    replica.cliques.iter().any(clique) || replica.groups.iter().any(group)
 }
 
 fn available_condition(

@@ -115,7 +115,11 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
     );
     let mut one_missing = with_pods(executed(new(&changed)), 1, 1);
     one_missing.children.by_name_mut::<PodClique>().remove("llm-1-prefill").expect("a clique");
-    assert_eq!(observe(&changed, &one_missing), Some(3));
+    assert_eq!(
+        observe(&changed, &one_missing),
+        Some(4),
+        "it is created from the current template, or cannot be created"
+    );
 }
 
 #[test]
