@@ -37,7 +37,7 @@ pub const SCHEDULER_TOPOLOGY_DRIFT: &str = "SchedulerTopologyDrift";
 pub mod available {
     /// The gang does not name the `PodGroup` of its next incarnation yet.
     pub const POD_GANG_PENDING: &str = "PodGangPending";
-    /// A replica of the set waits for its compute domains.
+    /// A replica of the set, or pods of the clique, wait for their compute domains.
     pub const COMPUTE_DOMAINS_PENDING: &str = "ComputeDomainsPending";
     /// Some clique of the gang has fewer scheduled pods than its minimum.
     pub const POD_GANG_NOT_SCHEDULED: &str = "PodGangNotScheduled";

@@ -83,10 +83,18 @@ fn is_positive(quantity: &Value) -> bool {
 
 /// Whether the pod has a claim with the name of the claim of a compute domain.
 pub fn has_domain_claim(pod: &RawPodSpec) -> bool {
+    domain_claim(pod).is_some()
+}
+
+/// The `ResourceClaimTemplate` of the claim with the name of the claim of a compute domain; `None` if the pod has none.
+pub fn domain_template(pod: &RawPodSpec) -> Option<String> {
+    Some(domain_claim(pod)?.get("resourceClaimTemplateName")?.as_str()?.to_owned())
+}
+
+fn domain_claim(pod: &RawPodSpec) -> Option<Value> {
     let name = PodClaimName::of_compute_domain();
-    let is_named = |claim: &Value| claim.get("name").and_then(Value::as_str) == Some(name.as_str());
-    let claims = pod.get("resourceClaims");
-    claims.as_ref().and_then(Value::as_array).into_iter().flatten().any(is_named)
+    let is_named = |claim: &&Value| claim.get("name").and_then(Value::as_str) == Some(name.as_str());
+    pod.get("resourceClaims")?.as_array()?.iter().find(is_named).cloned()
 }
 
 /// Whether each replica of the set has one compute domain for all its cliques with GPUs.

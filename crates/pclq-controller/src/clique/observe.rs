@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use grove_api_types::admission::default;
 use grove_api_types::labels;
+use grove_api_types::mnnvl::domain_template;
 use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::slim_pod::SlimPod;
-use grove_runtime::caches::{Cache, UnreadableObject};
+use grove_runtime::caches::{Availability, Cache, UnreadableObject};
 use kube::ResourceExt;
 
 use super::observed::{GatingGang, Observed};
@@ -83,9 +84,19 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         default_scheduler: ctx.default_scheduler,
         is_namespace_terminating,
         claims,
+        missing_domain_template: None,
     };
     claims::observe_conflicts(ctx, &mut observed);
+    observed.missing_domain_template = missing_domain_template(ctx, &observed);
     observed
+}
+
+/// See [`Observed::missing_domain_template`].
+fn missing_domain_template(ctx: &Context, observed: &Observed) -> Option<String> {
+    let templates = &ctx.caches.claim_templates;
+    observed.waiting_pods().next().filter(|_| templates.availability() == Availability::Served)?;
+    let namespace = observed.clique.namespace().unwrap_or_default();
+    domain_template(&observed.clique.spec.pod_spec).filter(|name| !templates.contains(&namespace, name))
 }
 
 /// The pods that the clique controls, or that have no controller and its labels, that could not be decoded and have no earlier state. A

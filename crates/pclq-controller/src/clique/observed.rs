@@ -72,6 +72,9 @@ pub(crate) struct Observed {
     pub(crate) is_namespace_terminating: bool,
     /// The claims that its pods use.
     pub(crate) claims: ObservedClaims,
+    /// The `ResourceClaimTemplate` of its compute domain, if it does not exist and pods wait for the scheduler. NVIDIA's driver deletes it
+    /// with the domain, and creates it with the next one.
+    pub(crate) missing_domain_template: Option<String>,
 }
 
 /// A gang that must be scheduled before other pods: the base gang before the pods of its scaled gangs. In a gang with a `PodGroup` of the
@@ -120,6 +123,11 @@ impl Observed {
     /// Whether the clique has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.clique)
+    }
+
+    /// The pods that wait for the scheduler. Gated pods do not.
+    pub(crate) fn waiting_pods(&self) -> impl Iterator<Item = &SlimPod> {
+        self.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated())
     }
 
     /// Whether the clique has more pods and own claims than a set may have objects. No request for the clique has to pass a check of this

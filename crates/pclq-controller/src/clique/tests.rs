@@ -132,6 +132,7 @@ fn snapshot(row: &str) -> Observed {
         default_scheduler: Scheduler::default(),
         is_namespace_terminating: row["namespaceTerminating"] == json!(true),
         claims: claim_rows::observed(&row["claims"]),
+        missing_domain_template: row["missingDomain"].as_str().map(String::from),
     }
 }
 

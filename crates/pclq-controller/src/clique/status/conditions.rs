@@ -91,6 +91,9 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
     let (reason, detail) = match (rejection, plan.waiting.first()) {
         (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
+        (None, None) if observed.missing_domain_template.is_some() => {
+            (available::COMPUTE_DOMAINS_PENDING, String::new())
+        }
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
     };
     let reason = if holds { available::MINIMUM_REPLICAS_AVAILABLE } else { reason };
@@ -105,7 +108,7 @@ fn pod_counts_message(observed: &Observed, ready: i32) -> String {
     let others = [
         (desired - count(|_| true), "to be created"),
         (count(SlimPod::is_gated), "gated"),
-        (count(|pod| !pod.is_scheduled() && !pod.is_gated()), "not scheduled"),
+        (as_count(observed.waiting_pods().count()), "not scheduled"),
         (count(|pod| pod.is_scheduled() && !pod.is_ready()), "not ready"),
     ];
     let others = others.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!(", {count} {state}"));

@@ -16,14 +16,14 @@ const MAX_REASON: usize = 300;
 const NO_DEVICE: &str = "cannot allocate all claims";
 
 /// Which pods wait for the scheduler, and what is known about the reason: the minimum of their `PodGroup`, what the scheduler reports about the
-/// first pod with a report, which is named first, and that a node has one IMEX channel if the scheduler finds no device for a pod with a
-/// compute domain. Gated pods do not wait for the scheduler. `None` if no reason is known.
+/// first pod with a report, which is named first, that a node has one IMEX channel if the scheduler finds no device for a pod with a
+/// compute domain, and that the template of the domain is missing. `None` if no reason is known.
 pub(super) fn message(observed: &Observed) -> Option<String> {
-    let mut waiting: Vec<_> = observed.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated()).collect();
+    let mut waiting: Vec<_> = observed.waiting_pods().collect();
     waiting.sort_by_key(|pod| (pod.unschedulable_message().is_none(), &pod.metadata.name));
     let first = waiting.first()?;
-    let reasons =
-        [pod_group(observed, first), report(first), channel(observed, first)].into_iter().flatten().collect::<Vec<_>>();
+    let reasons = [pod_group(observed, first), report(first), channel(observed, first), domain(observed)];
+    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
     let names: Vec<_> = waiting.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     (!reasons.is_empty()).then(|| format!("not scheduled: {}: {}", join_names(&names, MAX_NAMED), reasons.join("; ")))
 }
@@ -55,4 +55,13 @@ fn channel(observed: &Observed, pod: &SlimPod) -> Option<String> {
     let claim = PodClaimName::of_compute_domain();
     has_domain_claim(&observed.clique.spec.pod_spec)
         .then(|| format!("a node has one IMEX channel, so it runs one pod with the claim {claim}"))
+}
+
+/// Why the claims of a compute domain are not created.
+fn domain(observed: &Observed) -> Option<String> {
+    let name = observed.missing_domain_template.as_ref()?;
+    Some(format!(
+        "ResourceClaimTemplate {name} does not exist; NVIDIA's driver creates it with the next ComputeDomain, after the last pod that uses a \
+         deleted one has ended"
+    ))
 }

@@ -141,6 +141,24 @@ fn the_message_names_the_channel_for_which_a_pod_with_a_compute_domain_waits() {
 }
 
 #[test]
+fn a_missing_template_of_a_compute_domain_is_the_reason_why_a_pod_waits() {
+    let available = |pod: &str| {
+        let row = format!("{{replicas: 1, gang: [a], missingDomain: llm-0, pods: [{{i: 0, name: a, {pod}}}]}}");
+        let status = status_of(&row, &ExecutionResult::default(), 100);
+        let available = status.conditions.into_iter().find(|condition| condition.type_ == "Available");
+        available.map(|condition| (condition.reason, condition.message)).expect("a condition")
+    };
+    let (reason, message) = available("bound: false");
+    assert_eq!(reason, "ComputeDomainsPending");
+    assert_eq!(
+        message,
+        "0 of 1 pods ready, 1 not scheduled; not scheduled: llm-0-decode-a: ResourceClaimTemplate llm-0 does not exist; NVIDIA's driver \
+         creates it with the next ComputeDomain, after the last pod that uses a deleted one has ended"
+    );
+    assert_eq!(available("bound: true, ready: true").0, "MinimumReplicasAvailable");
+}
+
+#[test]
 fn starting_pods_are_no_breach_and_crashed_pods_are() {
     let row =
         |container: &str| format!("{{gang: [a], pods: [{{i: 0, name: a, bound: true, container: {container}}}]}}");

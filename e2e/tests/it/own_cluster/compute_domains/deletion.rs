@@ -129,11 +129,15 @@ async fn replace_the_pods_with_claims(fixture: &Fixture, state: &NamespaceState)
     let [first, second] = &with_claim.map(ResourceExt::name_any).collect::<Vec<_>>()[..] else {
         panic!("two pods have claims")
     };
+    let is_new = |pod: &Pod| !state.pods.contains_key(&pod.name_any());
     let is_replaced = |state: &NamespaceState, pod: &str| !state.pods.contains_key(pod) && state.pods.len() == 3;
     let before = uids(fixture).await;
     fixture.ns.delete_object::<Pod>(first).await;
     let state = fixture.ns.wait_for("one pod is replaced", |state| is_replaced(state, first)).await;
     assert_eq!(uids(fixture).await, before, "the other pod has the claim of the old domain: {state}");
+    let clique = &state.pods_of("llm").find(|pod| is_new(pod)).expect("a new pod").labels()[POD_CLIQUE];
+    let text = "ResourceClaimTemplate llm-0 does not exist";
+    fixture.ns.wait_for_condition(clique, "Available", "ComputeDomainsPending", text).await;
     fixture.ns.delete_object::<Pod>(second).await;
     fixture.ns.wait_for("the other pod is replaced", |state| is_replaced(state, second)).await;
 }
