@@ -11,12 +11,12 @@ use e2e::standalone::run_to_exit;
 use e2e::{Namespace, NamespaceState, TestCluster, events, propagation};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::labels::SET_REPLICA;
+use grove_api_types::labels::{POD_CLIQUE, SET_REPLICA};
 use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -198,6 +198,7 @@ async fn compute_domains_follow_their_set() {
     // These stop services, or change their configuration.
     deletion::a_deleted_domain_is_followed_before_the_next_cliques(&cluster).await;
     stops::edits_are_restored(&cluster).await;
+    stops::a_finalizer_of_a_later_version_protects_no_domain(&cluster).await;
     stops::a_replica_that_returns_keeps_its_domain(&cluster).await;
     stops::each_step_completes_after_a_stop(&cluster).await;
     configuration::an_unserved_kind_is_awaited(&cluster).await;

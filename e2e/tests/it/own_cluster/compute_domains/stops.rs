@@ -48,6 +48,38 @@ fn is_restored(domain: &ComputeDomain, replica: &str) -> bool {
         && has_finalizer(domain, DRIVER_FINALIZER)
 }
 
+/// The test plays an mnnvl-controller of a later version, which protects domains by another finalizer. pcs-controller does not know it, so the
+/// replica waits for that of this version.
+pub(super) async fn a_finalizer_of_a_later_version_protects_no_domain(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-domains-later").await;
+    fixture.create_set("llm", 1).await;
+    let domain = later_domain(&fixture.wait_for_domain("llm-0", |_| true).await);
+    let scale_out = async {
+        fixture.domains.create(&PostParams::default(), &domain).await.expect("the domain is created");
+        fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
+        let text = "llm-1 lacks the finalizer of Grove";
+        let state = fixture.ns.wait_for_condition("llm", "Available", "ComputeDomainsPending", text).await;
+        assert!(state.cliques.keys().all(|clique| clique.starts_with("llm-0-")), "{state}");
+    };
+    cluster.during_stop(SERVICE, scale_out).await;
+    fixture.wait_for_ready_replicas("llm", 2).await;
+    // Only the later version would remove it.
+    fixture.patch("llm-1", &json!({ "metadata": { "finalizers": [GROVE_FINALIZER, DRIVER_FINALIZER] } })).await;
+    fixture.delete_last_set("llm").await;
+}
+
+/// The domain of the next replica, with the finalizer of a later version.
+fn later_domain(first: &ComputeDomain) -> ComputeDomain {
+    let (mut labels, name) = (first.labels().clone(), "llm-1");
+    labels.insert(SET_REPLICA.to_owned(), "1".to_owned());
+    let finalizers = [format!("{GROVE_FINALIZER}-v2")];
+    let owners = first.owner_references();
+    let mut domain = json!(first);
+    domain["metadata"] = json!({ "name": name, "labels": labels, "ownerReferences": owners, "finalizers": finalizers });
+    domain["spec"]["channel"]["resourceClaimTemplate"]["name"] = json!(name);
+    serde_json::from_value(domain).expect("a domain")
+}
+
 /// A set is created, scaled out, loses a domain, is scaled in and deleted: each while a service is stopped.
 pub(super) async fn each_step_completes_after_a_stop(cluster: &TestCluster) {
     for service in SERVICES {
