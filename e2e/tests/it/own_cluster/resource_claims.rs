@@ -15,7 +15,7 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::devices::GPUS;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
@@ -234,6 +234,7 @@ async fn shared_claims_follow_their_owners() {
         lifetime::replicas_and_pods_return_while_pods_terminate(&cluster),
         lifetime::unallocated_claims_follow_their_owners(&cluster),
         lifetime::a_replaced_pod_uses_the_claim_of_its_index(&cluster),
+        lifetime::an_ended_pod_is_deleted_before_its_replacement_is_due(&cluster),
         lifetime::deleted_cliques_wait_for_new_claims(&cluster),
         deletion::deletions_of_a_set_leave_no_claim(&cluster),
         deletion::deletions_in_each_order_leave_no_claim(&cluster),

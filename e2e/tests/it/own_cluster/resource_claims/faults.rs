@@ -1,6 +1,5 @@
 //! Objects of users that block a claim, and users that edit and delete claims.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 
 use super::*;

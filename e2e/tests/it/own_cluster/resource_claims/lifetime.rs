@@ -1,8 +1,12 @@
 //! Objects with claims return while the pods of their predecessors terminate. Finalizers delay the end of these pods until the test has seen
 //! that the objects wait.
 
+use grove_dev_harness::audit_log::Event;
+
 use super::*;
 
+/// More writes of claims than a set and two replaced pods need.
+const MAX_WRITES: usize = 60;
 const TERMINATING: &str = "ResourceClaimTerminating";
 
 fn terminating(state: &NamespaceState) -> usize {
@@ -112,6 +116,40 @@ pub(super) async fn a_replaced_pod_uses_the_claim_of_its_index(cluster: &TestClu
     fixture.ns.remove_finalizers([first]).await;
     fixture.delete_last_set("llm").await;
     fixture.check_lifetime().await;
+}
+
+/// While an ended pod is reserved for a claim that others use, kube-controller-manager writes the status of the claim more than a hundred times
+/// a second. So an ended pod is deleted at once, and its replacement is created when it is due: ten seconds after the creation of the pod.
+pub(super) async fn an_ended_pod_is_deleted_before_its_replacement_is_due(cluster: &TestCluster) {
+    let fixture = Fixture::create(cluster, "e2e-claims-ended").await;
+    let before = fixture.create_set("llm", &set("llm")).await;
+    let names = names_of_claims("llm", &[(2, 2)]);
+    let (claims, log) = (fixture.wait_for_claims("llm", &names).await, fixture.log.from_now());
+    // The replacement of the first pod may be due at once, but that of the second one is not.
+    let first = end_a_pod(&fixture, &before).await;
+    let after = end_a_pod(&fixture, &first).await;
+    assert_eq!(claims_by_pod(active(&after, "llm")), claims_by_pod(active(&before, "llm")));
+    assert_eq!(uids(&fixture.wait_for_claims("llm", &names).await), uids(&claims));
+    let is_of_claim = |event: &Event| {
+        let object = event.object_ref.as_ref();
+        object.is_some_and(|object| object.resource == "resourceclaims" && object.namespace == fixture.ns.name)
+    };
+    let writes = log.events().iter().filter(|event| event.is_write() && is_of_claim(event)).count();
+    assert!(writes < MAX_WRITES, "{writes} writes of claims");
+    fixture.delete_last_set("llm").await;
+    fixture.check_lifetime().await;
+}
+
+/// Ends the pod with the index 0 of the clique, and waits until it is deleted and replaced.
+async fn end_a_pod(fixture: &Fixture, state: &NamespaceState) -> NamespaceState {
+    let pod = active(state, "llm").find(|pod| pod_key(pod) == "llm-0-front/0").expect("the pod");
+    let name = pod.name_any();
+    let ended = Patch::Merge(json!({ "status": { "phase": "Failed", "reason": "Evicted" } }));
+    fixture.ns.api::<Pod>().patch_status(&name, &PatchParams::default(), &ended).await.expect("the pod ends");
+    let is_replaced = |state: &NamespaceState| {
+        !state.pods.contains_key(&name) && active(state, "llm").filter(|pod| is_ready(pod)).count() == PODS
+    };
+    fixture.ns.wait_for("the ended pod is replaced", is_replaced).await
 }
 
 /// One clique of a gang is deleted, and then all of them. The other cliques do not wait.
