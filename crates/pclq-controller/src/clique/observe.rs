@@ -31,8 +31,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     // The number is read before the pods. So the pods contain the result of every counted relist.
     let relists = *caches.pods.relists().borrow();
     let clique = with_defaults(clique);
-    let uid = clique.uid().unwrap_or_default();
-    let namespace = clique.namespace().unwrap_or_default();
+    let (uid, namespace) = (clique.uid().unwrap_or_default(), clique.namespace().unwrap_or_default());
     let pods = caches.pods.owned_by(&namespace, &uid);
     let mut orphans = caches.pods.orphans(&namespace);
     let name = clique.metadata.name.as_deref();
@@ -64,10 +63,9 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let claims = claims::observe(ctx, &clique, is_namespace_terminating);
     let replaced = (&clique, claims.are_shared(clique.spec.replicas));
     let delayed_replacements = ctx.replacements.observe(replaced, existing, deleted, ctx.clock.now());
-    let orphans_pods = caches.orphan_deletions.contains(&clique);
     let mut observed = Observed {
+        orphans_pods: caches.orphan_deletions.contains(&clique),
         clique,
-        orphans_pods,
         pods,
         orphans,
         unreadable_pods,

@@ -54,13 +54,15 @@ pub(super) async fn a_finalizer_of_a_later_version_protects_no_domain(cluster: &
     let fixture = Fixture::create(cluster, "e2e-domains-later").await;
     fixture.create_set("llm", 1).await;
     let domain = later_domain(&fixture.wait_for_domain("llm-0", |_| true).await);
-    let scale_out = async {
-        fixture.domains.create(&PostParams::default(), &domain).await.expect("the domain is created");
+    // On the heap: this is a large future.
+    let scale_out = Box::pin(async {
+        let create = ["create", "--namespace", &fixture.ns.name, "--filename=-"];
+        kubectl_on(cluster, &create, &domain).await.expect("the domain is created");
         fixture.ns.scale::<PodCliqueSet>("llm", 2).await;
         let text = "llm-1 lacks the finalizer of Grove";
         let state = fixture.ns.wait_for_condition("llm", "Available", "ComputeDomainsPending", text).await;
         assert!(state.cliques.keys().all(|clique| clique.starts_with("llm-0-")), "{state}");
-    };
+    });
     cluster.during_stop(SERVICE, scale_out).await;
     fixture.wait_for_ready_replicas("llm", 2).await;
     // Only the later version would remove it.
@@ -69,15 +71,20 @@ pub(super) async fn a_finalizer_of_a_later_version_protects_no_domain(cluster: &
 }
 
 /// The domain of the next replica, with the finalizer of a later version.
-fn later_domain(first: &ComputeDomain) -> ComputeDomain {
+fn later_domain(first: &ComputeDomain) -> String {
     let (mut labels, name) = (first.labels().clone(), "llm-1");
     labels.insert(SET_REPLICA.to_owned(), "1".to_owned());
     let finalizers = [format!("{GROVE_FINALIZER}-v2")];
     let owners = first.owner_references();
+    let metadata = json!({ "name": name, "labels": labels, "ownerReferences": owners, "finalizers": finalizers });
     let mut domain = json!(first);
-    domain["metadata"] = json!({ "name": name, "labels": labels, "ownerReferences": owners, "finalizers": finalizers });
-    domain["spec"]["channel"]["resourceClaimTemplate"]["name"] = json!(name);
-    serde_json::from_value(domain).expect("a domain")
+    json_patch::merge(
+        &mut domain,
+        &json!({ "apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain",
+            "spec": { "channel": { "resourceClaimTemplate": { "name": name } } } }),
+    );
+    domain["metadata"] = metadata;
+    domain.to_string()
 }
 
 /// A set is created, scaled out, loses a domain, is scaled in and deleted: each while a service is stopped.
