@@ -52,6 +52,18 @@ fn every_field_has_a_type() {
     assert_eq!(paths_with(|schema| !typed(schema)), Vec::<String>::new());
 }
 
+/// The same set runs in clusters with and without such hardware. All about it is in the configuration and in annotations.
+#[test]
+fn the_schemas_of_workloads_name_no_component_of_nvidia() {
+    let workloads = ["PodCliqueSet", "PodCliqueScalingGroup", "PodClique"];
+    let crds = crds().into_iter().filter(|crd| workloads.contains(&crd.spec.names.kind.as_str()));
+    let texts: Vec<_> = crds.map(|crd| serde_json::to_string(&crd).expect("JSON").to_lowercase()).collect();
+    assert_eq!(texts.len(), workloads.len());
+    for word in ["mnnvl", "nvlink", "imex", "computedomain", "nvidia"] {
+        assert!(texts.iter().all(|text| !text.contains(word)), "a schema contains {word}");
+    }
+}
+
 #[test]
 fn no_field_is_nullable() {
     assert_eq!(paths_with(|schema| schema.get("nullable").is_some()), Vec::<String>::new());
