@@ -23,11 +23,10 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(gang);
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
-    let (scheduler, unknown_scheduler) = scheduler(ctx, gang);
+    let scheduler = scheduler(ctx, gang);
     let mut observed = Observed {
         gang: gang.clone(),
         scheduler,
-        unknown_scheduler,
         cliques: cliques.map(|clique| (clique.name_any(), clique)).collect(),
         base_gang: None,
         availability: pod_groups::availability(scheduler, &caches.informers),
@@ -60,12 +59,9 @@ fn awaited_base_gang(caches: &GangCaches, observed: &Observed) -> Option<BaseGan
     Some(BaseGang { name, is_scheduled })
 }
 
-/// The scheduler of the gang, and the name in its label if it is not configured. A gang without the label has the default scheduler.
-fn scheduler(ctx: &Context, gang: &PodGang) -> (Scheduler, Option<String>) {
-    let schedulers = &ctx.schedulers;
-    let Some(name) = gang.labels().get(labels::SCHEDULER_NAME) else { return (schedulers.default_profile, None) };
-    match Scheduler::named(name).filter(|scheduler| schedulers.contains(*scheduler)) {
-        Some(scheduler) => (scheduler, None),
-        None => (schedulers.default_profile, Some(name.clone())),
-    }
+/// The configured scheduler that the label of the gang names, otherwise the default one.
+fn scheduler(ctx: &Context, gang: &PodGang) -> Scheduler {
+    let named = gang.labels().get(labels::SCHEDULER_NAME).and_then(|name| Scheduler::named(name));
+    let is_configured = |scheduler: &Scheduler| ctx.schedulers.contains(*scheduler);
+    named.filter(is_configured).unwrap_or(ctx.schedulers.default_profile)
 }

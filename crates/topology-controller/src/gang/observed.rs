@@ -25,10 +25,8 @@ use crate::slim_clique::SlimClique;
 pub(crate) struct Observed {
     /// The gang.
     pub(crate) gang: PodGang,
-    /// The scheduler that its label names, otherwise the default scheduler.
+    /// The configured scheduler that its label names, otherwise the default scheduler.
     pub(crate) scheduler: Scheduler,
-    /// The scheduler that its label names, if it is not configured. Then the `PodGroup` of the gang stays as it is.
-    pub(crate) unknown_scheduler: Option<String>,
     /// The cliques that its pod groups name.
     pub(crate) cliques: ByName<SlimClique>,
     /// The gang that must be scheduled before the `PodGroup` is created; `None` if the `PodGroup` exists or does not wait.
@@ -106,8 +104,10 @@ impl Observed {
             .or_else(|| (backend(self.scheduler)?.unreadable_annotation)(&self.gang).map(unreadable))
     }
 
+    /// The label names another scheduler than that of the gang, so it is not configured.
     fn unknown_scheduler(&self) -> Option<Waiting> {
-        let (key, name) = (labels::SCHEDULER_NAME, self.unknown_scheduler.as_ref()?);
+        let key = labels::SCHEDULER_NAME;
+        let name = self.gang.labels().get(key).filter(|name| *name != self.scheduler.name())?;
         let message = format!(
             "the PodGroup of the gang stays as it is: label {key} names {name:?}, which scheduler.profiles in the configuration of \
              topology-controller does not have; add it, or upgrade topology-controller"

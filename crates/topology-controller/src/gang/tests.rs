@@ -69,7 +69,6 @@ fn observed(row: &str) -> Observed {
     Observed {
         gang: gang(&row),
         scheduler,
-        unknown_scheduler: None,
         cliques: cliques.map(|(name, row)| (name.clone(), clique(name, row))).collect(),
         base_gang: None,
         availability,

@@ -1,6 +1,6 @@
 //! Rows of the default scheduler: a gang has a `PodGroup` of the workload API if its annotations name one.
 
-use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
+use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC, SCHEDULER_NAME};
 use grove_api_types::names::PodGangName;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::status_throttle::StatusChange;
@@ -238,7 +238,7 @@ fn the_pod_groups_of_a_gang_with_an_unknown_scheduler_stay_as_they_are() {
         let row = ROW.replace("default-scheduler", default);
         for mut observed in [observed(&row), with_pod_group::<WorkloadApi>(ROW, &edited), scaled(observed(&row), true)]
         {
-            observed.unknown_scheduler = Some("next-scheduler".to_owned());
+            observed.gang.labels_mut().insert(SCHEDULER_NAME.to_owned(), "next-scheduler".to_owned());
             let plan = plan::plan(&observed, at(1));
             assert_eq!(plan.steps().count(), 0, "{plan}");
             let condition = gang_scheduling(&observed);
