@@ -50,16 +50,11 @@ fn waiting_of_existing(observed: &Observed, expansion: &GangExpansion<'_>) -> Op
 fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
     let unknown_spec_event = backend(observed.scheduler).map_or("", |backend| backend.unknown_spec_event);
     let is_of_spec = |waiting: &Waiting| observed.unknown_spec().is_some_and(|unknown| unknown == *waiting);
-    let reason = |waiting: &Waiting| {
-        if FOREIGN_OBJECT.contains(&waiting.reason) {
-            Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED)
-        } else if waiting.reason == gang_scheduling::UNREADABLE_ANNOTATION {
-            Some(events::UNREADABLE_ANNOTATION)
-        } else if waiting.reason == gang_scheduling::SCHEDULER_UNKNOWN {
-            Some(events::SCHEDULER_UNKNOWN)
-        } else {
-            is_of_spec(waiting).then_some(unknown_spec_event).filter(|reason| !reason.is_empty())
-        }
+    let reason = |waiting: &Waiting| match waiting.reason {
+        reason if FOREIGN_OBJECT.contains(&reason) => Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED),
+        gang_scheduling::UNREADABLE_ANNOTATION => Some(events::UNREADABLE_ANNOTATION),
+        gang_scheduling::SCHEDULER_UNKNOWN => Some(events::SCHEDULER_UNKNOWN),
+        _ => is_of_spec(waiting).then_some(unknown_spec_event).filter(|reason| !reason.is_empty()),
     };
     let unreported = plan.waiting.iter().filter(|waiting| !is_reported(observed, waiting));
     let warning = |waiting: &Waiting| Some(WarningEvent { reason: reason(waiting)?, note: waiting.message.clone() });
