@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
@@ -228,12 +227,9 @@ impl Observed {
     /// read. Otherwise it could be bound before the others that the gang needs.
     pub(crate) fn undecided_pods(&self) -> Option<(i32, Waiting)> {
         let (gang, of_clique) = (self.gang.as_deref()?, self.pod_group()?);
-        let unreadable = |error: UnreadableAnnotation| {
-            Some((0, Waiting::new(available::UNREADABLE_ANNOTATION, error.message(SERVICE))))
-        };
         let PodGroupRef { name, spec } = match PodGroupRef::of_gang(gang) {
             Ok(group) => group?,
-            Err(error) => return unreadable(error),
+            Err(error) => return Some((0, Waiting::new(available::UNREADABLE_ANNOTATION, error.message(SERVICE)))),
         };
         let gang = gang.metadata.name.as_deref().unwrap_or_default();
         let counted = spec.below_minimum.get(self.clique.metadata.name.as_deref()?).copied();
