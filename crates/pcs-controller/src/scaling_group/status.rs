@@ -85,7 +85,8 @@ fn too_large_status(
     limit: SizeLimit,
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
-    let (mut conditions, generation) = (old.conditions, observed.group.metadata.generation);
+    let mut conditions = old.conditions;
+    let generation = observed.group.metadata.generation;
     set_status_condition(&mut conditions, too_large::available_condition(limit, generation), now);
     PodCliqueScalingGroupStatus { replicas: Some(observed.group.spec.replicas), conditions, ..old }
 }

@@ -106,7 +106,8 @@ fn too_large_status(
     now: Timestamp,
 ) -> PodCliqueSetStatus {
     let mut conditions = old.conditions;
-    set_status_condition(&mut conditions, too_large::available_condition(limit, observed.set.metadata.generation), now);
+    let generation = observed.set.metadata.generation;
+    set_status_condition(&mut conditions, too_large::available_condition(limit, generation), now);
     PodCliqueSetStatus { conditions, replicas: Some(observed.set.spec.replicas), ..old }
 }
 
@@ -135,22 +136,16 @@ fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica
         active.is_some_and(|clique| clique::is_current(clique, hashes, &desired.template.name))
     };
     let group = |group: &ScalingGroup<'_>| {
-        observed.active_group(&group.name).is_some_and(|group| group_is_updated(group, hashes))
+        observed.active_group(&group.name).is_some_and(|group| outdated::group_is_current(group, hashes))
     };
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
-}
-
-fn group_is_updated(group: &PodCliqueScalingGroup, hashes: &TemplateHashes) -> bool {
-    let status = group.status.as_ref();
-    let reported = status.and_then(|status| status.current_pod_clique_set_generation_hash.as_ref());
-    reported == Some(&hashes.generation_hash)
 }
 
 /// Whether an active clique or group of the replica does not report that its pods have the current template.
 fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
     let clique = |desired: &Clique<'_>| clique::may_be_outdated(&observed.children, hashes, desired);
     let group = |group: &ScalingGroup<'_>| {
-        observed.active_group(&group.name).is_some_and(|group| !group_is_updated(group, hashes))
+        observed.active_group(&group.name).is_some_and(|group| !outdated::group_is_current(group, hashes))
     };
     replica.cliques.iter().any(clique) || replica.groups.iter().any(group)
 }

@@ -36,7 +36,16 @@ pub(super) fn condition(observed: &Observed, message: String) -> ConditionUpdate
     }
 }
 
+/// Without a status, the pods of the group are unknown, so it is neither outdated nor current.
 fn group_is_outdated(group: &PodCliqueScalingGroup, hashes: &TemplateHashes) -> bool {
-    let reported = group.status.as_ref().and_then(|status| status.current_pod_clique_set_generation_hash.as_ref());
-    reported.is_some_and(|reported| *reported != hashes.generation_hash)
+    reported_hash(group).is_some_and(|reported| reported != hashes.generation_hash)
+}
+
+/// Whether the group reports that all its pods were created from the current templates.
+pub(super) fn group_is_current(group: &PodCliqueScalingGroup, hashes: &TemplateHashes) -> bool {
+    reported_hash(group) == Some(hashes.generation_hash.as_str())
+}
+
+fn reported_hash(group: &PodCliqueScalingGroup) -> Option<&str> {
+    group.status.as_ref()?.current_pod_clique_set_generation_hash.as_deref()
 }
