@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// The pause after a request, as a multiple of its duration: the patches of one object take at most a fifth of the time.
 const PAUSE_FACTOR: u32 = 4;
-/// The longest pause after a request.
+/// The longest pause after a request. During an outage, the duration contains all retries.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Group, kind, namespace and name of an object.

@@ -1,6 +1,10 @@
 //! Patches of one shared object: which requests are sent, and which owners learn of a failure.
 
-use std::time::Duration;
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use futures::{
     FutureExt, StreamExt,
@@ -28,6 +32,25 @@ fn executor(script: impl Fn(&RecordedRequest) -> MockResponse + Send + Sync + 's
     (Executor::new(client, EventBroadcaster::discarding(), Metrics::new().unwrap()), log)
 }
 
+/// The API server does not answer these of the requests, counted from 0.
+fn executor_with_outage(outage: RangeInclusive<usize>) -> (Executor, RequestLog) {
+    let requests = AtomicUsize::new(0);
+    executor(move |_| {
+        if outage.contains(&requests.fetch_add(1, Ordering::SeqCst)) {
+            MockResponse::error(503, "ServiceUnavailable")
+        } else {
+            MockResponse::ok(json!({ "metadata": {} }))
+        }
+    })
+}
+
+/// Waits until no request is in flight, and no patch is queued.
+async fn until_sent(executor: &Executor) {
+    while executor.patched_objects() > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// The plan of one owner: its part of the shared object gets a value.
 fn plan(part: usize, value: &str) -> Plan {
     let operations = json!([{ "op": "test", "path": "/metadata/uid", "value": "u" },
@@ -41,9 +64,7 @@ async fn reconcile_all(executor: &Executor, owners: usize) -> Vec<ExecutionResul
     let reconciles =
         (0..owners).map(async |owner| executor.execute(&object(&format!("owner-{owner}")), &plan(owner, "new")).await);
     let results = join_all(reconciles).await;
-    while executor.patched_objects() > 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until_sent(executor).await;
     results
 }
 
@@ -113,11 +134,7 @@ async fn a_superseded_patch_is_not_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn queued_patches_are_sent_again_until_the_api_server_answers() {
-    let answers = std::sync::atomic::AtomicUsize::new(0);
-    let (executor, log) = executor(move |_| match answers.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        1 | 2 => MockResponse::error(503, "ServiceUnavailable"),
-        _ => MockResponse::ok(json!({ "metadata": {} })),
-    });
+    let (executor, log) = executor_with_outage(1..=2);
     let mut failed = executor.failed_patches();
     timeout(Duration::from_mins(1), reconcile_all(&executor, 3)).await.unwrap();
     assert_eq!(lengths(&log), [1, 2, 2, 2]);
@@ -127,11 +144,7 @@ async fn queued_patches_are_sent_again_until_the_api_server_answers() {
 /// A patch of a large gang takes the API server long, and its cliques complete one after the other.
 #[tokio::test(start_paused = true)]
 async fn patches_that_follow_a_slow_request_are_combined() {
-    let answers = std::sync::atomic::AtomicUsize::new(0);
-    let (executor, log) = executor(move |_| match answers.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        1 => MockResponse::error(503, "ServiceUnavailable"),
-        _ => MockResponse::ok(json!({ "metadata": {} })),
-    });
+    let (executor, log) = executor_with_outage(1..=1);
     let owners = [0, 1, 2, 3].map(|owner| (object(&format!("owner-{owner}")), plan(owner, "new")));
     join_all(owners[..2].iter().map(|(owner, plan)| executor.execute(owner, plan))).await;
     while log.requests().len() < 3 {
@@ -141,9 +154,7 @@ async fn patches_that_follow_a_slow_request_are_combined() {
         assert!(executor.execute(owner, plan).await.steps[0].is_queued);
         sleep(Duration::from_millis(1)).await;
     }
-    while executor.patched_objects() > 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until_sent(&executor).await;
     assert_eq!(parts(&log), [vec!["0"], vec!["1"], vec!["1"], vec!["2", "3"]]);
 }
 
@@ -154,9 +165,7 @@ async fn a_later_patch_of_an_owner_replaces_its_queued_one() {
     let plans = [plan(0, "first"), plan(1, "first"), plan(1, "second")];
     let reconciles = [(&owners[0], &plans[0]), (&owners[1], &plans[1]), (&owners[1], &plans[2])];
     join_all(reconciles.map(|(owner, plan)| executor.execute(owner, plan))).await;
-    while executor.patched_objects() > 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until_sent(&executor).await;
     assert_eq!(parts(&log), [["0"], ["1"]]);
     assert_eq!(log.requests()[1].body[1]["value"], "second");
 }
