@@ -1,6 +1,9 @@
 //! The page about the interface between the services has each label, annotation, gate and finalizer of Grove.
 
-use super::{source::Source, tree};
+use super::{
+    source::{Source, string_text},
+    tree,
+};
 use std::{collections::BTreeSet, fs};
 
 const PAGE: &str = "docs/interface.md";
@@ -12,7 +15,7 @@ const PREFIX: &str = "grove.io/";
 /// The keys in string literals of the code.
 fn keys(source: &Source) -> BTreeSet<String> {
     let literals = source.shipped_code().literals.into_iter();
-    let texts = literals.filter_map(|literal| Some(literal.text.strip_prefix('"')?.strip_suffix('"')?.to_owned()));
+    let texts = literals.filter_map(|literal| string_text(&literal.text));
     texts.filter(|text| text.split_once(PREFIX).is_some_and(|(_, name)| !name.is_empty())).collect()
 }
 

@@ -1,6 +1,9 @@
 //! The page of metrics has the name, the services and the help text of each metric in the code, and operations.md describes each of them.
 
-use super::{source::Source, tree};
+use super::{
+    source::{Source, string_text},
+    tree,
+};
 use expect_test::expect_file;
 use std::{collections::BTreeMap, fs};
 
@@ -28,12 +31,6 @@ fn services(krate: &str, file: &str) -> &'static str {
     }
 }
 
-/// The text of a string literal in one line.
-fn text(literal: &str) -> Option<String> {
-    let text = literal.strip_prefix('"')?.strip_suffix('"')?;
-    Some(text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().concat())
-}
-
 fn is_metric(text: &str) -> bool {
     let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     PREFIXES.iter().any(|prefix| text.starts_with(prefix)) && !text.ends_with('_') && text.chars().all(is_name)
@@ -45,7 +42,8 @@ fn rows(sources: &[Source]) -> BTreeMap<String, String> {
     for source in sources {
         let Some(krate) = source.krate() else { continue };
         let services = services(krate, source.within(krate).unwrap_or_default());
-        let literals: Vec<_> = source.shipped_code().literals.into_iter().filter_map(|of| text(&of.text)).collect();
+        let literals: Vec<_> =
+            source.shipped_code().literals.into_iter().filter_map(|of| string_text(&of.text)).collect();
         for pair in literals.windows(2).filter(|pair| is_metric(&pair[0])) {
             rows.insert(pair[0].clone(), format!("| `{}` | {services} | {} |\n", pair[0], pair[1]));
         }

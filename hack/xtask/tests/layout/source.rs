@@ -196,6 +196,12 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
+/// The text of a string literal in one line.
+pub(crate) fn string_text(literal: &str) -> Option<String> {
+    let text = literal.strip_prefix('"')?.strip_suffix('"')?;
+    Some(text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().concat())
+}
+
 pub(crate) fn is_cfg_test(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().trim() == "test")
