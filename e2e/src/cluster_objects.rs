@@ -166,7 +166,7 @@ impl ClusterObjects {
 /// The kinds of all served groups.
 async fn kinds(client: &Client) -> kube::Result<Vec<Kind>> {
     let discovery = Discovery::new(client.clone()).run_aggregated().await?;
-    let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    let all = discovery.groups().flat_map(ApiGroup::resources_by_stability);
     let is_relevant = |(resource, capabilities): &(ApiResource, ApiCapabilities)| {
         [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb))
             && !IGNORED_KINDS.contains(&resource.kind.as_str())
