@@ -1,5 +1,6 @@
 //! A dev cluster: a control plane, simulated nodes and the Grove services as local processes, with all files in one folder.
 
+mod crds;
 mod folder;
 mod start;
 

@@ -18,9 +18,10 @@ use serde_json::Value;
 const MANAGER: &str = "grove-xtask";
 
 /// Applies manifests with server-side apply and forced ownership: one request per object, whether the object exists or not, and fields
-/// that another manager changed are overwritten. The requests run at the same time, after those of the namespaces.
-pub(crate) async fn apply(client: &Client, manifests: &str) -> Result<()> {
-    let objects = parse_all(manifests)?;
+/// that another manager changed are overwritten. The requests run at the same time, after those of the namespaces. Returns the names of the
+/// objects.
+pub(crate) async fn apply(client: &Client, manifests: &str) -> Result<Vec<String>> {
+    let objects = documents(manifests).map(parse).collect::<Result<Vec<_>>>()?;
     let discovery =
         Discovery::new(client.clone()).run_aggregated().await.context("cannot read the kinds of the API server")?;
     let (namespaces, others): (Vec<_>, Vec<_>) =
@@ -28,15 +29,16 @@ pub(crate) async fn apply(client: &Client, manifests: &str) -> Result<()> {
     for objects in [namespaces, others] {
         try_join_all(objects.into_iter().map(|object| apply_one(client, &discovery, object))).await?;
     }
-    Ok(())
+    Ok(objects.iter().map(ResourceExt::name_any).collect())
 }
 
 fn is_content(line: &str) -> bool {
     !matches!(line.trim(), "" | "---") && !line.trim_start().starts_with('#')
 }
 
-fn parse_all(manifests: &str) -> Result<Vec<DynamicObject>> {
-    manifests.split(workspace::NEXT_MANIFEST).filter(|document| document.lines().any(is_content)).map(parse).collect()
+/// The manifests in a text, without empty ones.
+pub(crate) fn documents(manifests: &str) -> impl Iterator<Item = &str> {
+    manifests.split(workspace::NEXT_MANIFEST).filter(|document| document.lines().any(is_content))
 }
 
 fn parse(document: &str) -> Result<DynamicObject> {
@@ -61,10 +63,9 @@ async fn apply_one(client: &Client, discovery: &Discovery, object: &DynamicObjec
     Ok(())
 }
 
-/// Waits until the API server serves the kinds of all CRDs in the manifests.
-pub(crate) async fn wait_until_established(client: &Client, manifests: &str) -> Result<()> {
+/// Waits until the API server serves the kinds of these CRDs.
+pub(crate) async fn wait_until_established(client: &Client, names: &[String]) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let names: Vec<String> = parse_all(manifests)?.iter().map(ResourceExt::name_any).collect();
     try_join_all(names.iter().map(|name| await_condition(api.clone(), name, is_crd_established()))).await?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The folder of a dev cluster: its lock, and the files that are removed when the dev cluster starts and ends.
 
+use super::crds::APPLIED;
 use crate::credentials;
 use anyhow::{Context, Result, bail};
 use grove_dev_harness::state_file::{PORTS, PROCESSES};
@@ -7,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// State of the processes; it is removed when the last process has ended.
-const STATE: [&str; 7] = ["etcd", "pki", "sa", "kubectl-cache", PORTS, PROCESSES, "config.yaml"];
+const STATE: [&str; 8] = ["etcd", "pki", "sa", "kubectl-cache", PORTS, PROCESSES, "config.yaml", APPLIED];
 /// Logs; they stay for inspection until the next dev cluster starts in the folder.
 const LOGS: [&str; 2] = ["log", "audit.log"];
 /// How the names of rotated audit logs begin.

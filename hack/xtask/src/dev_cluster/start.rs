@@ -1,6 +1,6 @@
 //! Starts a dev cluster step by step. Each step skips the parts that are already running and up to date.
 
-use super::{DevCluster, folder};
+use super::{DevCluster, crds, folder};
 use crate::args::{Source, UpArgs};
 use crate::control_plane::{self, ControlPlane};
 use crate::ports::Ports;
@@ -109,7 +109,6 @@ impl DevCluster {
 
     async fn wait_for_api_server(&self) -> Result<()> {
         let ready = wait::poll(Duration::from_millis(100), async || {
-            // The API server creates its certificate, which the client reads, when it starts.
             let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
             self.client().await.ok()?.request_text(request).await.is_ok().then_some(())
         });
@@ -123,18 +122,7 @@ impl DevCluster {
 
     /// Applies the CRDs of Grove, and those in `files`, and waits until the API server serves them.
     async fn apply_crds(&self, files: &[PathBuf]) -> Result<()> {
-        let folder = workspace::root().join("crds");
-        self.while_alive(async {
-            let mut crds = workspace::kustomization(&folder)?;
-            for file in files {
-                crds += &std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-                crds += workspace::NEXT_MANIFEST;
-            }
-            let client = self.client().await?;
-            objects::apply(&client, &crds).await?;
-            objects::wait_until_established(&client, &crds).await
-        })
-        .await
+        self.while_alive(async { crds::apply(&self.client().await?, &self.dir, files).await }).await
     }
 
     /// Applies the other manifests of the dev cluster and waits until the nodes are Ready.
