@@ -19,8 +19,27 @@ const KWOK: &str = "kwok";
 /// The names of all ports of the control plane.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 
-/// Go collects garbage when the heap is four times the live heap, instead of twice: less processor time for more memory.
-const GARBAGE_COLLECTION: (&str, &str) = ("GOGC", "300");
+/// Go collects garbage when the heap is eight times the live heap, instead of twice, or reaches the limit: less processor time for more
+/// memory.
+const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "700"), ("GOMEMLIMIT", "4GiB")];
+
+/// The controllers of Kubernetes that have nothing to do in a dev cluster, but cost time: those of volumes and certificates, which no pod has,
+/// those of clouds, and those of `Endpoints`, which only old clients read beside `EndpointSlice`s.
+const UNUSED_CONTROLLERS: [&str; 13] = [
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "endpoints-controller",
+    "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "service-lb-controller",
+    "volumeattributesclass-protection-controller",
+];
 
 /// The parts of the control plane of one dev cluster, as processes.
 pub(crate) struct ControlPlane<'a> {
@@ -102,6 +121,7 @@ impl ControlPlane<'_> {
             "--node-monitor-grace-period=8760h".to_owned(),
             // The default is 15 s.
             "--horizontal-pod-autoscaler-sync-period=5s".to_owned(),
+            format!("--controllers=*,{}", UNUSED_CONTROLLERS.map(|name| format!("-{name}")).join(",")),
         ]);
         arguments.extend(self.workload_api.controller_manager_flag());
         Ok(self.process(CONTROLLER_MANAGER, arguments))
@@ -141,6 +161,6 @@ impl ControlPlane<'_> {
 
     fn process(&self, name: &str, arguments: Vec<String>) -> ProcessSpec {
         let process = ProcessSpec::new(name, self.binaries.join(name), arguments);
-        ProcessSpec { environment: vec![GARBAGE_COLLECTION], ..process }
+        ProcessSpec { environment: GARBAGE_COLLECTION.to_vec(), ..process }
     }
 }

@@ -3,11 +3,15 @@
 use crate::workspace::{hex, write_private};
 use anyhow::{Context, Result};
 use kube::config::{AuthInfo, Kubeconfig, NamedAuthInfo};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub(crate) const ADMIN: &str = "admin";
+
+/// The name of the file with the certificate of the API server and that of its CA. The API server reads it from `--cert-dir`.
+const CERTIFICATE: &str = "apiserver.crt";
 
 /// The users with a static token: name of the kubeconfig, name in Kubernetes, group.
 const USERS: [(&str, &str, &str); 4] = [
@@ -26,15 +30,16 @@ pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
     dir.join(format!("{user}.kubeconfig"))
 }
 
-/// Creates the key pair that signs ServiceAccount tokens, the token of each user, and the kubeconfigs. Does nothing if the dev
-/// cluster has them already.
+/// Creates the certificate of the API server, the key pair that signs ServiceAccount tokens, the token of each user, and the kubeconfigs.
+/// Does nothing if the dev cluster has them already.
 pub(crate) fn create(dir: &Path, api_server: u16) -> Result<()> {
     let pki = dir.join("pki");
     std::fs::create_dir_all(&pki)?;
     if pki.join("tokens.csv").exists() {
         return Ok(());
     }
-    let key = rcgen::KeyPair::generate().context("cannot create a signing key")?;
+    create_certificate(&pki).context("cannot create the certificate of the API server")?;
+    let key = KeyPair::generate().context("cannot create a signing key")?;
     write_private(&pki.join("service-accounts.key"), &key.serialize_pem())?;
     write_private(&pki.join("service-accounts.pub"), &key.public_key_pem())?;
     let mut table = String::new();
@@ -46,9 +51,24 @@ pub(crate) fn create(dir: &Path, api_server: u16) -> Result<()> {
     write_private(&pki.join("tokens.csv"), &table)
 }
 
+/// Writes the certificate of the API server, with that of its CA, and its key. The API server would create an RSA key, with which it needs
+/// ten times as much processor time for each new connection.
+fn create_certificate(pki: &Path) -> Result<()> {
+    let mut ca = CertificateParams::default();
+    ca.distinguished_name.push(DnType::CommonName, "dev cluster");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?)?;
+    let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+    let mut server = CertificateParams::new(names.map(str::to_owned))?;
+    server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    let key = KeyPair::generate()?;
+    let certificate = server.signed_by(&key, &ca)?;
+    write_private(&pki.join("apiserver.key"), &key.serialize_pem())?;
+    write_private(&pki.join(CERTIFICATE), &(certificate.pem() + &ca.pem()))
+}
+
 fn kubeconfig_text(dir: &Path, port: u16, user: &str, token: &str) -> String {
-    // The API server creates a self-signed certificate at its first start; the file has the CA certificate, too.
-    let authority = dir.join("pki/apiserver.crt").display().to_string();
+    let authority = dir.join("pki").join(CERTIFICATE).display().to_string();
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: grove\n\
          clusters:\n- name: grove\n  cluster:\n    server: https://127.0.0.1:{port}\n    certificate-authority: {authority:?}\n\
