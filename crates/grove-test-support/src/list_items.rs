@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fuzz::{self, FuzzConfig, JsonBytes};
 
 /// Inputs per kind.
-const INPUTS: u64 = 2000;
+const INPUTS: u64 = 1000;
 /// The names of the other items.
 const OTHERS: [&str; 2] = ["before", "after"];
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::laws::{check_managed, check_set, check_topology, later_facts, typed};
 
 /// The number of inputs of the short series.
-const SHORT: u64 = 6000;
+const SHORT: u64 = 2000;
 /// The name of the series.
 const RULES: &str = "rules";
 
