@@ -18,8 +18,8 @@ use crate::test_cluster::own_folder;
 use crate::timing::{self, Phase};
 use crate::xtask;
 
-/// The number of control planes. Each needs almost a gigabyte of memory.
-const SIZE: usize = 3;
+/// The number of control planes. Each needs about a gigabyte of memory.
+const SIZE: usize = 4;
 /// A control plane that is not clean after this time is replaced, which takes less than that.
 const CLEANING_TIMEOUT: Duration = Duration::from_secs(20);
 const CLEANING_INTERVAL: Duration = Duration::from_millis(300);
