@@ -19,7 +19,7 @@ use crate::timing::{self, Phase};
 use crate::xtask;
 
 /// The number of control planes. Each needs about a gigabyte of memory.
-const SIZE: usize = 4;
+const SIZE: usize = 3;
 /// A control plane that is not clean after this time is replaced, which takes less than that.
 const CLEANING_TIMEOUT: Duration = Duration::from_secs(20);
 const CLEANING_INTERVAL: Duration = Duration::from_millis(300);

@@ -18,8 +18,8 @@ use crate::processes::{self, Process};
 use crate::timing::{self, Phase};
 use crate::xtask;
 
-/// Two tests at a time have a control plane of their own.
-static OWN_CONTROL_PLANE: Semaphore = Semaphore::const_new(2);
+/// One test at a time has a control plane of its own.
+static OWN_CONTROL_PLANE: Semaphore = Semaphore::const_new(1);
 
 /// A control plane and the services on it.
 pub struct TestCluster {
@@ -71,7 +71,7 @@ impl TestCluster {
     }
 
     /// Starts a control plane and services for this test alone; the folder is next to that of the shared cluster. Only for tests that
-    /// disturb etcd, the API server, clocks or certificates, because the start takes long, and only two of these tests run at a time. The API
+    /// disturb etcd, the API server, clocks or certificates, because the start takes long and these tests run one after another. The API
     /// server may forbid requests of the services.
     ///
     /// # Panics

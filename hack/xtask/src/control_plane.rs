@@ -119,8 +119,6 @@ impl ControlPlane<'_> {
             "--use-service-account-credentials=true".to_owned(),
             // The nodes have no heartbeats.
             "--node-monitor-grace-period=8760h".to_owned(),
-            // The default is 15 s.
-            "--horizontal-pod-autoscaler-sync-period=5s".to_owned(),
             format!("--controllers=*,{}", UNUSED_CONTROLLERS.map(|name| format!("-{name}")).join(",")),
         ]);
         arguments.extend(self.workload_api.controller_manager_flag());

@@ -40,7 +40,7 @@ const WITHOUT_CLUSTER: [&str; 4] = ["--workspace", "--exclude", "e2e", "--tests"
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
 /// How many end-to-end tests run at a time. They mostly wait, so there are more than processors.
-const END_TO_END_THREADS: &str = "7";
+const END_TO_END_THREADS: &str = "5";
 
 /// Builds everything, and runs the lints and all tests. The end-to-end tests run even if other tests failed, so that one run shows all
 /// failures.
