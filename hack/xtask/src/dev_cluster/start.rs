@@ -108,9 +108,10 @@ impl DevCluster {
     }
 
     async fn wait_for_api_server(&self) -> Result<()> {
+        let client = self.client().await?;
         let ready = wait::poll(Duration::from_millis(100), async || {
             let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
-            self.client().await.ok()?.request_text(request).await.is_ok().then_some(())
+            client.request_text(request).await.is_ok().then_some(())
         });
         timeout(TIMEOUT, ready).await.with_context(|| {
             format!(
