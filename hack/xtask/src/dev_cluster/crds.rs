@@ -31,21 +31,21 @@ pub(super) async fn apply(client: &Client, dir: &Path, files: &[PathBuf]) -> Res
         manifests += workspace::NEXT_MANIFEST;
     }
     let state = dir.join(APPLIED);
-    let earlier: BTreeMap<String, Version> = state_file::read(&state)?;
+    let mut applied: BTreeMap<String, Version> = state_file::read(&state)?;
     let live = versions(client).await?;
-    let is_applied = |manifest: &&str| earlier.get(&hash(manifest)).is_some_and(|version| live.contains(version));
-    let outdated: Vec<_> = objects::documents(&manifests).filter(|manifest| !is_applied(manifest)).collect();
+    applied.retain(|_, version| live.contains(version));
+    let is_outdated = |manifest: &&str| !applied.contains_key(&hash(manifest));
+    let outdated: Vec<_> = objects::documents(&manifests).filter(is_outdated).collect();
     if outdated.is_empty() {
         return Ok(());
     }
     let names = objects::apply(client, &outdated.join(workspace::NEXT_MANIFEST)).await?;
     objects::wait_until_established(client, &names).await?;
     let live = versions(client).await?;
-    let applied = outdated.iter().zip(names).filter_map(|(manifest, name)| {
+    applied.extend(outdated.iter().zip(names).filter_map(|(manifest, name)| {
         Some((hash(manifest), live.iter().find(|version| version.name == name)?.clone()))
-    });
-    let all: BTreeMap<_, _> = earlier.into_iter().chain(applied).collect();
-    workspace::write_private(&state, &serde_json::to_string_pretty(&all)?)
+    }));
+    workspace::write_private(&state, &serde_json::to_string_pretty(&applied)?)
 }
 
 /// The versions of all CRDs of the cluster.
