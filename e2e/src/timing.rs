@@ -98,10 +98,12 @@ impl Drop for Timer {
         );
         if let Some(file) = optional_env("GROVE_TEST_TIMES") {
             let failure = self.failure.take();
-            let line =
+            let times =
                 json!({ "test": test, "seconds": total, "clusters": clusters, "queue": queue, "failure": failure });
-            let recorded =
-                File::options().append(true).create(true).open(file).and_then(|mut file| writeln!(file, "{line}"));
+            // One write, because tests that end at the same time append to the same file.
+            let line = format!("{times}\n");
+            let file = File::options().append(true).create(true).open(file);
+            let recorded = file.and_then(|mut file| file.write_all(line.as_bytes()));
             recorded.expect("the duration is recorded");
         }
     }
