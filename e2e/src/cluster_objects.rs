@@ -18,7 +18,9 @@ const KUBERNETES_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-pu
 /// Kinds whose objects Kubernetes itself creates, and `ComponentStatus`, which is no stored object.
 const IGNORED_KINDS: [&str; 2] = ["APIService", "ComponentStatus"];
 /// Kinds whose objects Kubernetes creates in its namespaces.
-const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 5] = ["ConfigMap", "Event", "Lease", "Secret", "ServiceAccount"];
+const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 5] = ["ConfigMap", EVENT, "Lease", "Secret", "ServiceAccount"];
+/// The kind of events, in both of its groups.
+const EVENT: &str = "Event";
 /// The names of the objects that Kubernetes creates in each namespace.
 const OF_EACH_NAMESPACE: [&str; 2] = ["default", "kube-root-ca.crt"];
 /// Kinds whose objects `cargo xtask up --no-services` creates again.
@@ -198,7 +200,7 @@ fn is_outside_of_tests(kind: &Kind, object: &Metadata) -> bool {
 }
 
 /// Whether Kubernetes itself has created the object, or it is the namespace of a test: the deletion of one takes seconds and a hundred
-/// requests, and no other test uses it.
+/// requests, and no other test uses it. Events are those of a test, too, and the API server deletes them one by one.
 fn is_ignored(kind: &Kind, object: &Metadata) -> bool {
     match kind.resource.kind.as_str() {
         "Namespace" => object.deletion_timestamp.is_none(),
@@ -207,7 +209,7 @@ fn is_ignored(kind: &Kind, object: &Metadata) -> bool {
             IGNORED_IN_KUBERNETES_NAMESPACES.contains(&name) || object.labels.contains_key(BOOTSTRAP_ROLE)
         }
         "ConfigMap" | "ServiceAccount" => OF_EACH_NAMESPACE.contains(&object.name.as_str()),
-        _ => false,
+        name => name == EVENT,
     }
 }
 

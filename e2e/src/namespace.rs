@@ -4,8 +4,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod, ServiceAccount};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -31,14 +32,18 @@ pub struct Namespace {
     watcher: NamespaceWatcher,
 }
 
-/// Runs `test` in a new namespace of the shared cluster and deletes the namespace afterwards.
+/// Runs `test` in a new namespace of the shared cluster. The namespace stays: its deletion takes a hundred requests, and no other test uses
+/// its name. With autoscalers it is deleted, because Kubernetes reads their metrics all the time.
 ///
 /// # Panics
 /// If there is no shared cluster: `cargo xtask test` runs these tests.
 pub async fn in_namespace(name: &str, test: impl AsyncFnOnce(&Namespace)) {
     let namespace = Namespace::create(&TestCluster::shared().client().await, name).await;
     test(&namespace).await;
-    namespace.delete().await;
+    let autoscalers = namespace.api::<HorizontalPodAutoscaler>().list(&ListParams::default().limit(1)).await;
+    if !autoscalers.expect("a list").items.is_empty() {
+        namespace.delete().await;
+    }
 }
 
 impl Namespace {
