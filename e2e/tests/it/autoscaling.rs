@@ -54,6 +54,7 @@ spec:
 
 /// The pods use 60 % of their memory, and the target is 50 %: the autoscaler multiplies the replicas by 1.2 and rounds up. With all pods
 /// in the selector, it would multiply the pods.
+/// It takes long because Kubernetes reads the metrics every 15 s.
 #[tokio::test]
 async fn autoscalers_count_replicas_and_not_pods() {
     in_namespace("e2e-autoscaling", async |ns| {

@@ -71,11 +71,13 @@ async fn changes_do_not_touch_the_other(ns: &Namespace, changed: &str, other: &s
     wait_for("all objects of the set are deleted", &|state| is_deleted(state) && is_settled(state, other, PODS)).await;
 }
 
+/// It takes long on a loaded machine: five changes follow one another, and each waits for the pods of the one before.
 #[tokio::test]
 async fn a_set_does_not_touch_a_set_with_its_name_as_prefix() {
     in_namespace("e2e-isolation-prefix", async |ns| changes_do_not_touch_the_other(ns, "x", "x-0").await).await;
 }
 
+/// It takes as long as the other one.
 #[tokio::test]
 async fn a_set_does_not_touch_a_set_with_a_prefix_of_its_name() {
     in_namespace("e2e-isolation-extension", async |ns| changes_do_not_touch_the_other(ns, "x-0", "x").await).await;

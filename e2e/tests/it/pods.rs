@@ -142,6 +142,7 @@ async fn a_slowly_terminating_pod_releases_its_index_at_once() {
 /// The creation times, in seconds, of the pods that had the index 0.
 type CreationTimes = BTreeMap<String, i64>;
 
+/// Takes long: the first two delays of the backoff are 10 and 20 s.
 #[tokio::test]
 async fn a_pod_that_always_fails_is_replaced_with_exponential_backoff() {
     in_namespace("e2e-pods-backoff", async |ns| {

@@ -104,6 +104,7 @@ async fn a_replaced_pod_runs_while_other_cliques_are_at_zero() {
 }
 
 /// Without metrics, Kubernetes' autoscalers still enforce the minimum and the maximum.
+/// It takes long because Kubernetes reads the sizes every 15 s.
 #[tokio::test]
 async fn autoscalers_scale_cliques_and_groups() {
     in_namespace("e2e-scale-auto", async |ns| {

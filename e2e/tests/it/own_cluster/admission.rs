@@ -21,6 +21,7 @@ use grove_test_support::rows::{RowFacts, patches, rows, scales};
 /// With the kind, mnnvl-controller starts although the configuration enables automatic MNNVL.
 const COMPUTE_DOMAIN_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crds/compute-domain.yaml");
 
+/// Takes long: each row is a request, many of them twice, and webhook-server restarts for each configuration of the rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_enforces_the_admission_rules() {
     let cluster = TestCluster::with_own_services(

@@ -19,6 +19,7 @@ use super::dry_run::run_cases;
 /// The `ServiceAccount` that the configuration exempts, as the rows require.
 const EXEMPT: &str = "system:serviceaccount:kube-system:job-controller";
 
+/// Takes long: hundreds of requests against objects of each kind, and the installation in another namespace.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_authorizer_protects_managed_objects_and_admits_controllers() {
     let cluster = TestCluster::with_own_services("authorizer", &["--config", &configuration_file()]).await;

@@ -39,6 +39,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The heap of each service in megabytes after each round.
 type Heaps = [Vec<f64>; SERVICES.len()];
 
+/// Takes long: some entries end only when the garbage collector and the namespace controller have deleted the objects.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_entry_remains_in_memory_after_sets_and_namespaces_are_deleted() {
     churn("churn", 2, 1).await;

@@ -161,6 +161,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
     }
 }
 
+/// Takes long: it waits for renewals of leases before and after each jump, and for a lease that expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     let config = format!("{}/tests/it/own_cluster/leader-kills.yaml", env!("CARGO_MANIFEST_DIR"));

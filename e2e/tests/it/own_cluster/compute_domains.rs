@@ -174,6 +174,8 @@ pub(super) fn configuration_with(name: &str, mut fields: Value) -> String {
     file.display().to_string()
 }
 
+/// Takes minutes: 18 cases share the services, instead of a start for each. The second half stops services or changes their configuration, so
+/// its cases run in turn, and in all of them pods take seconds to end, as with the driver.
 #[tokio::test(flavor = "multi_thread")]
 async fn compute_domains_follow_their_set() {
     let config = configuration("compute-domains", true);

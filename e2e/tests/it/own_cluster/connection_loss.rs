@@ -19,6 +19,7 @@ use serde_json::Value;
 
 const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "topology-controller"];
 
+/// Takes long: five outages follow one another, each until the services report it and then recover; one of them restarts the API server.
 #[tokio::test(flavor = "multi_thread")]
 async fn services_survive_connection_loss_and_miss_no_change() {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));

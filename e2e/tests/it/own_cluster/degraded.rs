@@ -23,6 +23,8 @@ const SERVICES: [&str; 3] = ["pcs-controller", "pclq-controller", "webhook-serve
 /// Long enough for a start on a slow machine, and short enough to wait for.
 const TOKEN_LIFETIME: Duration = Duration::from_mins(1);
 
+/// Takes minutes: four cases wait for the real renew deadline or duration of a lease, and one for the expiry of a token, which the API server
+/// accepts for a minute longer. They wait in turn, because each disturbs a service that the others use.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_reports_a_missing_requirement_and_recovers() {
     let cluster = TestCluster::with_own_control_plane("degraded", &[]).await;

@@ -18,6 +18,7 @@ const SERVICES: [&str; 4] = ["pcs-controller", "pclq-controller", "topology-cont
 /// The service that these sets do not need: it reconciles them only when they themselves change.
 const IDLE: &str = "mnnvl-controller";
 
+/// Takes long: the children are deleted one after the other, because a repair must not be triggered by the event of another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deleted_child_is_recreated_by_a_watch_event() {
     let cluster = TestCluster::with_own_services("event-driven", &[]).await;

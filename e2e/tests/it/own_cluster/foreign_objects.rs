@@ -304,6 +304,7 @@ async fn the_set_still_works(ns: &Namespace) {
     ns.wait_for("nothing is left", NamespaceState::is_empty).await;
 }
 
+/// Takes long: it creates hundreds of random objects, and then a set passes through its whole life.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_another_namespace_change_nothing_and_stay_unchanged() {
     foreign_objects("foreign-objects", SHORT_SERIES).await;

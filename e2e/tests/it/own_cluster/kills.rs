@@ -272,12 +272,15 @@ pub(super) fn assert_most_happened(schedule: &CrashSchedule) {
     assert!(remaining.len() * 2 < schedule.kills().len(), "no service was killed at {remaining:?}");
 }
 
+/// Takes long: a service is killed at each kind of write, and each of the four steps of the undisturbed run ends when nothing has changed for
+/// some seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_after_each_kind_of_write_does_not_change_the_end_state() {
     series_of_each_kind(("kills", "kills", &[]), 20).await;
 }
 
 /// The successor of a killed leader waits until the lease expires; the last write of the killed leader may arrive meanwhile.
+/// It takes long because of these waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_kills_after_a_write_do_not_change_the_end_state() {
     random_series(("leader-kills", "leader-kills", &[]), FEW_SETS, (3, 9)).await;

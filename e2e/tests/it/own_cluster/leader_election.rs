@@ -86,6 +86,7 @@ async fn new_leaders_reconcile(ns: &Namespace) {
     ns.wait_for("four replicas are ready", is_settled(4)).await;
 }
 
+/// Takes long: twice a lease has to expire, because a killed or suspended leader does not release it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_replica_takes_over_the_lease() {
     let config = format!("{}/tests/it/own_cluster/leader-election.yaml", env!("CARGO_MANIFEST_DIR"));
@@ -157,6 +158,7 @@ async fn ca_bundle_is_restored(client: &Client) {
 }
 
 /// Both replicas serve reviews; only the leader writes.
+/// It takes long because twice a lease has to expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standby_webhook_server_takes_over_certificate_rotation() {
     const SERVICE: &str = "webhook-server";

@@ -45,6 +45,7 @@ async fn start(name: &str, native_gangs: &str) -> TestCluster {
     TestCluster::with_own_services(name, &["--nodes", "1", native_gangs]).await
 }
 
+/// Takes long: eleven cases share the services. They use the same priorities and nodes, so they run in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_of_the_default_scheduler_are_bound_as_a_whole() {
     let cluster = start("native-gangs", "--native-gangs").await;
@@ -118,6 +119,7 @@ async fn a_scheduler_that_ignores_pod_groups_is_reported() {
 
 /// A set that exists before the services may use the workload API, and before the API server serves it, is scheduled pod by pod. Its
 /// gang gets a `PodGroup` when it restarts. No service restarts.
+/// It takes long because the API server restarts twice with other features.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_get_pod_groups_after_the_workload_api_is_served() {
     let flags = ["--nodes", "1", "--native-gangs=off"];

@@ -367,6 +367,8 @@ async fn gangs_get_the_pod_groups_of(backend: &Backend) {
     cluster.down().await;
 }
 
+/// Takes long, as that of Volcano: eight cases share the services. They delete the CRD and replace objects of the scheduler, so they run in
+/// turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_get_the_pod_groups_of_kai() {
     gangs_get_the_pod_groups_of(&KAI).await;

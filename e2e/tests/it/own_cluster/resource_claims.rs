@@ -224,6 +224,7 @@ async fn install_gpus(client: &Client) {
     GPUS.install(client, GPUS_PER_NODE).await.expect("the GPUs");
 }
 
+/// Takes minutes: 18 cases share the services, instead of a start for each. The last ones stop services, so they run in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_claims_follow_their_owners() {
     let cluster = start_cluster("resource-claims", &[]).await;

@@ -12,6 +12,7 @@ fn is_settled(replicas: usize) -> impl Fn(&NamespaceState) -> bool {
     }
 }
 
+/// Takes long: it starts a control plane and its API server again, and the killed leaders leave leases that have to expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_of_the_api_server_and_the_services_lose_no_change() {
     let cluster = TestCluster::with_own_control_plane("restarts", &[]).await;

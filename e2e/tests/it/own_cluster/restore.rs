@@ -8,6 +8,7 @@ use tokio::process::Command;
 /// Components of Kubernetes that cache state. The documentation of Kubernetes recommends a restart of them after a restore.
 const COMPONENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kwok"];
 
+/// Takes long: all components of the control plane start twice, and begin with the objects of a backup.
 #[tokio::test(flavor = "multi_thread")]
 async fn services_reconcile_a_cluster_restored_from_a_backup() {
     let cluster = TestCluster::with_own_control_plane("restore", &[]).await;

@@ -30,6 +30,7 @@ const REPLICAS: [&str; 2] = ["webhook-server", "webhook-server-1"];
 /// Clients that create sets concurrently.
 const CLIENTS: usize = 4;
 
+/// Takes long: certificates are rotated four times, and on a slow machine a rotation must end before the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_fails_while_certificates_rotate_and_replicas_restart() {
     no_request_fails("rotation", PERIOD, (4, 1)).await;

@@ -18,6 +18,7 @@ use kube::api::{ApiResource, DynamicObject, GetParams};
 use kube::core::{GroupVersionKind, Request};
 use serde_json::{Value, json};
 
+/// Takes long: the services first expand sets of other operators, and then all sets are sent again in each way in which users send sets.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_round_trip_unchanged() {
     let cluster = TestCluster::with_own_services("round-trip", &["--config", &configuration_file()]).await;

@@ -42,6 +42,7 @@ enum Change {
     DeletePod,
 }
 
+/// Takes long: in many of the twenty rounds a change waits a second for the next status write.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_condition_of_two_writers_is_lost() {
     series("status-writers", 20).await;

@@ -21,6 +21,7 @@ const PODS_PER_GANG: usize = 8;
 /// Grove promises no writes in a settled minute, so the test watches for one.
 const WINDOW: Duration = Duration::from_mins(1);
 
+/// Takes long: the minute without a write is the test.
 #[tokio::test(flavor = "multi_thread")]
 async fn settled_sets_cause_no_write_for_a_minute() {
     sets_settle("steady-state", SETS).await;
@@ -55,6 +56,7 @@ async fn sets_settle(name: &str, sets: usize) {
     writes_end(cluster, &["(pcs-controller)", "(pclq-controller)", "(webhook-server)"]).await;
 }
 
+/// Takes long: the minute without a write is the test.
 #[tokio::test(flavor = "multi_thread")]
 async fn settled_native_gangs_cause_no_write_for_a_minute() {
     native_gangs_settle("native-steady-state", NATIVE_GANGS).await;

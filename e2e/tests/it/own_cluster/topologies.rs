@@ -21,6 +21,7 @@ const DEFAULT: &str = "grove-topology";
 const FINALIZER: &str = "grove.io/clustertopology";
 const HOST: &str = "kubernetes.io/hostname";
 
+/// Takes long: 15 cases share the services. They change the default topology and the configuration of one controller, so they run in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn topologies_are_reconciled_into_statuses_and_topology_objects() {
     let flags = configuration("first", &enabled());

@@ -133,6 +133,7 @@ async fn series(name: &str, sets: usize, kills: usize) {
     cluster.down().await;
 }
 
+/// Takes long: each step of the undisturbed run ends when nothing has changed for some seconds, and requests have to succeed between the kills.
 #[tokio::test(flavor = "multi_thread")]
 async fn webhook_server_kills_do_not_change_the_end_state() {
     series("webhook-kills", FEW_SETS, 2 * REPLICAS.len()).await;

@@ -7,6 +7,7 @@ use super::*;
 
 const SETS: [&str; 2] = ["a", "b"];
 
+/// Takes long: a service is killed at each kind of write, and the pods of a domain take seconds to end.
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_domain() {
     series(Kills::EachKind { seed: 11 }).await;

@@ -62,6 +62,7 @@ async fn start(name: &str, native_gangs: &str, configuration: &str) -> TestClust
 }
 
 /// The cases that run at the same time stop no service, and only those in `on_shared_nodes` need the 28 nodes.
+/// It takes long because the others run in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_are_packed_by_topology() {
     let cluster = start("native-topology", "--native-gangs", &configuration_with_kai()).await;

@@ -13,6 +13,7 @@ const SETS: [&str; 2] = ["a", "b"];
 /// What a user does: for each step the replicas of the sets, and in each replica of a set the pods of the clique and the replicas of the group.
 const STEPS: [&[(i32, i32)]; 3] = [&[(2, 2)], &[(3, 3), (2, 2)], &[(1, 1)]];
 
+/// Takes long: a service is killed at each kind of write, and each step of the undisturbed run ends when nothing has changed for some seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_of_both_controllers_leave_no_claim() {
     series(Kills::EachKind { seed: 16 }).await;
