@@ -27,7 +27,7 @@ async fn two_replicas_of_three_cliques_create_exactly_these_objects() {
 
 #[tokio::test]
 async fn a_pod_gang_references_each_of_its_pods() {
-    in_namespace("e2e-references", async |ns| {
+    in_namespace("e2e-objects-references", async |ns| {
         let state = create_set(ns, "llm", 1).await;
         assert_pod_references(&state);
         let gang = &state.gangs["llm-0"];
