@@ -21,7 +21,7 @@ pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MAN
 
 /// Go collects garbage when the heap is eight times the live heap, instead of twice, or reaches the limit: less processor time for more
 /// memory.
-const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "700"), ("GOMEMLIMIT", "4GiB")];
+const GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "700"), ("GOMEMLIMIT", "2GiB")];
 
 /// The controllers of Kubernetes that have nothing to do in a dev cluster, but cost time: those of volumes and certificates, which no pod has,
 /// those of clouds, and those of `Endpoints`, which only old clients read beside `EndpointSlice`s.
