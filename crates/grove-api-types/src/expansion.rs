@@ -52,13 +52,13 @@ impl CurrentScale {
         Self { cliques, groups, recorded: RecordedScale::default() }
     }
 
-    /// Adds what the base gangs record. It applies to cliques and groups that do not exist.
+    /// Adds what base gangs or a group record. It applies to cliques and groups that do not exist.
     #[must_use]
     pub fn with_recorded(self, recorded: RecordedScale) -> Self {
         Self { recorded, ..self }
     }
 
-    /// What the base gangs record.
+    /// What base gangs or a group record.
     pub fn into_recorded(self) -> RecordedScale {
         self.recorded
     }

@@ -61,7 +61,7 @@ pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 /// Annotation of cliques and label of gangs: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies
 /// that of a clique to its status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
-/// Annotation of base gangs: the scale of cliques and groups that differs from the template, a
+/// Annotation of base gangs and scaling groups: the scale of cliques and groups that differs from the template, a
 /// [`RecordedScale`](crate::expansion::RecordedScale) as JSON. pcs-controller writes and reads it.
 pub const SCALE: &str = "grove.io/scale";
 /// Annotation of gangs and cliques: the name of the `PodGroup` of the workload API that the pods of the gang belong to. Without it, the

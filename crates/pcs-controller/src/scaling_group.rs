@@ -25,6 +25,7 @@ mod desired;
 mod observe;
 mod observed;
 mod plan;
+mod recorded_scale;
 mod status;
 mod triggers;
 

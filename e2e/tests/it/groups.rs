@@ -3,6 +3,7 @@
 
 use e2e::{NamespaceState, fixtures, in_namespace, namespace_state::is_newer, snapshot};
 use expect_test::{Expect, expect};
+use grove_api_types::labels::SCALE;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dev_harness::live_objects::LiveObjects;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -214,11 +215,16 @@ async fn deleted_and_edited_objects_of_a_scaling_group_are_restored() {
         let state = ns.wait_for("all pods are ready", |state| is_settled(state, "m", 14)).await;
         let uid = |state: &NamespaceState| state.cliques["m-0-g-1-d"].metadata.uid.clone();
         let before = uid(&state);
+        ns.scale::<PodClique>("m-0-g-1-d", 5).await;
+        let has_record = |state: &NamespaceState| state.groups["m-0-g"].annotations().contains_key(SCALE);
+        ns.wait_for("the group records the scale", |state| is_settled(state, "m", 16) && has_record(state)).await;
         ns.delete_object::<PodClique>("m-0-g-1-d").await;
-        ns.wait_for("the clique of the group is recreated", |state| {
-            is_settled(state, "m", 14) && state.cliques.contains_key("m-0-g-1-d") && uid(state) != before
+        ns.wait_for("the clique of the group is recreated with its scale", |state| {
+            is_settled(state, "m", 16) && state.cliques.contains_key("m-0-g-1-d") && uid(state) != before
         })
         .await;
+        ns.scale::<PodClique>("m-0-g-1-d", 3).await;
+        ns.wait_for("the group has no record", |state| is_settled(state, "m", 14) && !has_record(state)).await;
         ns.delete_object::<PodCliqueScalingGroup>("m-0-g").await;
         let group_uid = state.groups["m-0-g"].metadata.uid.clone();
         ns.wait_for("the group is recreated", |state| {

@@ -1,5 +1,6 @@
-//! The scale that clients gave to cliques and scaling groups, as the annotation [`SCALE`](crate::labels::SCALE) of the base gang. A clique
-//! or group that is deleted returns with it, while the replicas of its template are the same.
+//! The scale that clients gave to cliques and scaling groups, as the annotation [`SCALE`](crate::labels::SCALE): that of a base gang for the
+//! standalone cliques and the groups of its replica, and that of a group for its cliques. A clique or group that is deleted returns with it,
+//! while the replicas of its template are the same.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,10 @@ use super::{Clique, ScalingGroup, SetReplica};
 use crate::annotation_value::{self, UnreadableAnnotation};
 use crate::labels::SCALE;
 use crate::v1alpha1::MAX_REPLICAS;
+
+/// The largest number of cliques in the record of a group, so that the annotation stays far below the limit of 256 KiB for all annotations of
+/// an object. Clients rarely scale the cliques of a group, because they scale the group.
+const MAX_CLIQUES_OF_GROUP: usize = 500;
 
 /// The cliques and groups whose scale differs from their template, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,18 +50,49 @@ impl Replicas {
 impl RecordedScale {
     /// The record after a reconcile of a replica; `None` if each scale is that of its template.
     pub fn of_replica(replica: &SetReplica<'_>, previous: &Self) -> Option<Self> {
-        let clique = |clique: &Clique<'_>| {
-            let (name, template) = (clique.name.to_string(), clique.template.spec.replicas);
-            Some((Replicas::next(previous.cliques.get(&name), clique.replicas, template)?, name))
-        };
+        let clique = |clique: &Clique<'_>| previous.next_of_clique(clique, clique.replicas);
         let group = |group: &ScalingGroup<'_>| {
             let (name, template) = (group.name.to_string(), group.config.replicas());
-            Some((Replicas::next(previous.groups.get(&name), group.replica_count, template)?, name))
+            let next = Replicas::next(previous.groups.get(&name), group.replica_count, template)?;
+            Some((name, next))
         };
-        let by_name = |(replicas, name)| (name, replicas);
-        let cliques: BTreeMap<_, _> = replica.cliques.iter().filter_map(clique).map(by_name).collect();
-        let groups: BTreeMap<_, _> = replica.groups.iter().filter_map(group).map(by_name).collect();
+        let cliques: BTreeMap<_, _> = replica.cliques.iter().filter_map(clique).collect();
+        let groups: BTreeMap<_, _> = replica.groups.iter().filter_map(group).collect();
         (!cliques.is_empty() || !groups.is_empty()).then_some(Self { cliques, groups })
+    }
+
+    /// The record of the cliques of a group after a reconcile; `None` if each scale is that of its template. `live` are the replicas of an
+    /// existing clique; `group` has those with which a deleted one returns. It has at most 500 cliques, the first by name.
+    pub fn of_group(
+        group: &ScalingGroup<'_>,
+        live: impl Fn(&Clique<'_>) -> Option<i32>,
+        previous: &Self,
+    ) -> Option<Self> {
+        let cliques = group.replicas.iter().flat_map(|replica| &replica.cliques);
+        let next = |clique| previous.next_of_clique(clique, live(clique).unwrap_or(clique.replicas));
+        let mut cliques: BTreeMap<_, _> = cliques.filter_map(next).collect();
+        if let Some(name) = cliques.keys().nth(MAX_CLIQUES_OF_GROUP).cloned() {
+            cliques.split_off(&name);
+        }
+        (!cliques.is_empty()).then(|| Self { cliques, groups: BTreeMap::new() })
+    }
+
+    fn next_of_clique(&self, clique: &Clique<'_>, replicas: i32) -> Option<(String, Replicas)> {
+        let name = clique.name.to_string();
+        let next = Replicas::next(self.cliques.get(&name), replicas, clique.template.spec.replicas)?;
+        Some((name, next))
+    }
+
+    /// The scale that the annotation of a group records. One that cannot be decoded records none.
+    pub fn decode_of_group(annotation: &str) -> Self {
+        Self { groups: BTreeMap::new(), ..Self::decode(annotation) }
+    }
+
+    /// The scale of the cliques that do not exist.
+    #[must_use]
+    pub fn without_cliques(mut self, exists: impl Fn(&str) -> bool) -> Self {
+        self.cliques.retain(|name, _| !exists(name));
+        self
     }
 
     /// The scale that the annotations of base gangs record. One that cannot be decoded records none.

@@ -19,6 +19,7 @@ use grove_controller::plan::Waiting;
 use kube::ResourceExt;
 
 use super::observed::{GroupOwner, Observed, set_replica};
+use super::recorded_scale;
 use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, pack_affinities, referenced_claims};
 use crate::context::Context;
 use crate::incarnations::{cliques_of_gang, gang_pending, gang_unreadable, latest};
@@ -54,6 +55,8 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         pending_creates,
         is_namespace_terminating: caches.terminating_namespaces.contains(&group.namespace().unwrap_or_default()),
     };
+    observed.current_scale =
+        observed.current_scale.with_recorded(recorded_scale::of_missing(group, &observed.children));
     if !observed.is_namespace_terminating {
         observed.backed_off = ctx.children.backed_off(group);
     }

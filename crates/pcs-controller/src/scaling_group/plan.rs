@@ -10,11 +10,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
+use super::recorded_scale;
 use crate::children::{claims_condition, too_large};
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
-/// quota for it. In a terminating namespace the plan has no creates.
+/// quota for it. In a terminating namespace the plan has no creates. At the end it records the scale of the cliques.
 pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { group, children, orphans_children, .. } = observed;
@@ -37,6 +38,7 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);
     let plan = CHILD_KINDS.plan(&observed.children, &expansion, filter);
+    let plan = plan.stage(recorded_scale::stage(observed, &expansion));
     let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims_condition::template_warning(&plan, conditions);
     plan.with_warnings(warning)

@@ -24,6 +24,7 @@ mod cliques;
 mod compute_domains;
 mod deletion;
 mod native_gangs;
+mod recorded_scale;
 mod status;
 
 const GROUP: &str = "
@@ -76,7 +77,8 @@ fn new(replicas: i32) -> Observed {
 
 /// The snapshot with the current scale of the group.
 fn resized(observed: Observed) -> Observed {
-    let current_scale = CurrentScale::of([&observed.group], []);
+    let recorded = super::recorded_scale::of_missing(&observed.group, &observed.children);
+    let current_scale = CurrentScale::of([&observed.group], []).with_recorded(recorded);
     Observed { current_scale, ..observed }
 }
 

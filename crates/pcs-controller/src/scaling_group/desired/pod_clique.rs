@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::children::desired::{self, pod_clique};
 use crate::scaling_group::observed::{GroupExpansion, GroupOwner};
+use crate::scaling_group::recorded_scale;
 
 /// The cliques of all replicas of a scaling group.
 pub(crate) struct PodCliques;
@@ -38,11 +39,14 @@ impl ChildKind for PodCliques {
         pod_clique::rules()
     }
 
-    /// A clique is created once its gang exists, and names the `PodGroup` that the set has decided.
+    /// A clique is created once its gang exists, and names the `PodGroup` that the set has decided. While the scale of deleted cliques is
+    /// unreadable, none is created.
     fn desired<'r, 'a: 'r>(
         expansion: &'r GroupExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodClique>> {
+        let unreadable_scale = recorded_scale::unreadable(expansion.group);
         expansion.scaling_group.replicas.iter().flat_map(move |replica| {
+            let unreadable_scale = unreadable_scale.clone();
             replica.cliques.iter().map(move |clique| {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
@@ -51,6 +55,8 @@ impl ChildKind for PodCliques {
                     desired.blocked_by(|| waiting)
                 } else if !has_gang {
                     desired.blocked_by(|| gang_not_found(&replica.gang))
+                } else if let Some(waiting) = unreadable_scale.clone() {
+                    desired.blocked_by(|| waiting)
                 } else if let Some(waiting) = expansion.undecided_gangs.get(replica.gang.as_str()) {
                     desired.blocked_by(|| waiting.clone())
                 } else {

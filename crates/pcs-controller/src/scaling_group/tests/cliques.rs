@@ -204,8 +204,9 @@ fn an_edited_clique_is_corrected_and_keeps_its_replicas() {
     check(
         &observed,
         &expect![[r#"
-        cliques: patch PodClique m-0-g-0-d {"metadata":{"labels":{"grove.io/podcliquescalinggroup":"m-0-g"}},"spec":{"minAvailable":2}}
-    "#]],
+            cliques: patch PodClique m-0-g-0-d {"metadata":{"labels":{"grove.io/podcliquescalinggroup":"m-0-g"}},"spec":{"minAvailable":2}}
+            scale: patch PodCliqueScalingGroup m-0-g {"metadata":{"annotations":{"grove.io/scale":"{\"v\":1,\"cliques\":{\"m-0-g-0-d\":{\"replicas\":7,\"template\":3}}}"}}}
+        "#]],
     );
 }
 

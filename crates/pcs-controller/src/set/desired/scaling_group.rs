@@ -11,7 +11,7 @@ use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
 use crate::children::desired;
-use crate::children::drift::{difference, patch};
+use crate::children::drift::{difference, patch, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
 
 /// The scaling groups of all replicas.
@@ -51,9 +51,11 @@ impl ChildKind for ScalingGroups {
         })
     }
 
-    /// `replicas` is only set at the creation; afterwards it belongs to autoscalers and users.
+    /// `replicas` is only set at the creation; afterwards it belongs to autoscalers and users. The reconciler of the group records the scale of
+    /// its cliques.
     fn patch(live: &PodCliqueScalingGroup, mut desired: PodCliqueScalingGroup) -> Option<Step> {
         desired.spec.replicas = live.spec.replicas;
+        retain_keys(live.annotations(), desired.annotations_mut(), |key| key == labels::SCALE);
         patch(live, &desired, difference(live, &desired, |group| &group.spec))
     }
 }
@@ -64,6 +66,7 @@ fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>)
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::ScalingGroup, own);
     let mut annotations = group.config.annotations.clone();
+    annotations.remove(labels::SCALE);
     if let Some(mnnvl) = set.annotations().get(labels::MNNVL_GROUP) {
         annotations.entry(labels::MNNVL_GROUP.to_owned()).or_insert_with(|| mnnvl.clone());
     }

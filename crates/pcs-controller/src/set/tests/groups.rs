@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::labels::SCALE;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
@@ -164,4 +165,23 @@ fn scale_in_deletes_the_groups_and_their_gangs() {
             scale-in: delete Service m-0
         "]],
     );
+}
+
+#[test]
+fn the_recorded_scale_of_its_cliques_stays_in_the_annotations_of_a_group() {
+    let record = r#"{"v":1,"cliques":{"m-0-g-0-d":{"replicas":5,"template":3}}}"#;
+    let mut observed = executed(new(GROUPED));
+    change::<PodCliqueScalingGroup>(&mut observed, "m-0-g", |group| {
+        drop(group.annotations_mut().insert(SCALE.to_owned(), record.to_owned()));
+    });
+    check(&observed, &expect![["nothing to do\n"]]);
+}
+
+/// Otherwise both reconcilers would write the annotation, again and again.
+#[test]
+fn a_group_does_not_get_the_record_of_its_cliques_from_the_template() {
+    let template = GROUPED.replace("- name: g\n", "- name: g\n      annotations: {grove.io/scale: x, team: z}\n");
+    let observed = executed(new(&template));
+    let group = observed.children.get::<PodCliqueScalingGroup>("m-0-g").expect("the group");
+    assert_eq!(group.annotations().keys().collect::<Vec<_>>(), ["team"]);
 }
