@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::CommonArgs,
+    args::{CommonArgs, flag_or_configured},
     caches::{self, Availability, Cache, InformerOptions},
     client::{self, Clients, Connection},
     clock::Clock,
@@ -26,7 +26,6 @@ use crate::{
     health_and_metrics, identity,
     leader_election::thread::PendingElection,
     leadership::Leadership,
-    listen,
     metrics::{Metrics, name_with_group},
     ready::Readiness,
     signals::Signals,
@@ -95,8 +94,8 @@ impl Runtime {
         let (configured, default) = (&configuration.server, Server::default());
         let probes = ("server.healthProbes", configured.health_probes.0, default.health_probes.0);
         let metrics = ("server.metrics", configured.metrics.0, default.metrics.0);
-        let probe_address = listen::address(("--probe-address", args.probe_address), probes);
-        let metrics_address = listen::address(("--metrics-address", args.metrics_address), metrics);
+        let probe_address = flag_or_configured(("--probe-address", args.probe_address), probes);
+        let metrics_address = flag_or_configured(("--metrics-address", args.metrics_address), metrics);
         let runtime = if configuration.leader_election.enabled {
             let leadership = Leadership::standby();
             let settings = configuration.leader_election.clone();

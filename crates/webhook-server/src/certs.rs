@@ -34,8 +34,8 @@ pub(crate) use self::serving_cert::ServingCert;
 
 /// The flags about the certificate.
 pub(crate) struct CertOptions {
-    /// Overrides `certProvisionMode` of the configuration.
-    pub(crate) mode: Option<CertProvisionMode>,
+    /// The issuer of the certificate.
+    pub(crate) mode: CertProvisionMode,
     /// Subject alternative names of the certificate, in addition to the names of the core/v1 Service.
     pub(crate) subject_alt_names: Vec<String>,
     /// Age at which the serving certificate is renewed.
@@ -58,7 +58,7 @@ pub(crate) async fn manage(
     let config = &runtime.config().server.webhooks;
     let readiness = CertReadiness::new(runtime.readiness().register_probe_only("the certificate"));
     let shutdown = runtime.shutdown().cancelled();
-    match mode.unwrap_or(config.cert_provision_mode) {
+    match mode {
         CertProvisionMode::Manual => {
             let watch = cert_watcher::watch(config.server_cert_dir.as_ref(), serving_cert, readiness, metrics);
             tokio::select! {

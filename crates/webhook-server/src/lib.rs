@@ -11,6 +11,7 @@ use anyhow::Context;
 use futures::FutureExt;
 use futures::future::try_join3;
 use grove_api_types::configuration::WebhookServer;
+use grove_runtime::args::flag_or_configured;
 use grove_runtime::listen;
 use grove_runtime::ready::Readiness;
 use grove_runtime::runtime::Runtime;
@@ -51,14 +52,15 @@ pub const NAME: &str = "webhook-server";
 /// # Errors
 /// If the address is already in use, or the directory of the certificate files cannot be watched.
 pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
-    let configured =
-        ("server.webhooks", runtime.config().server.webhooks.address.0, WebhookServer::default().address.0);
-    let address = listen::address(("--webhook-address", args.webhook_address), configured);
+    let (configured, default) = (&runtime.config().server.webhooks, WebhookServer::default());
+    let addresses = ("server.webhooks", configured.address.0, default.address.0);
+    let address = flag_or_configured(("--webhook-address", args.webhook_address), addresses);
     let listener = listen::bind(address, "webhooks").await?;
     let metrics = WebhookMetrics::new(runtime.metrics().registry()).context("could not register the metrics")?;
     let serving_cert = ServingCert::default();
+    let modes = ("server.webhooks.certProvisionMode", configured.cert_provision_mode, default.cert_provision_mode);
     let options = CertOptions {
-        mode: args.cert_provision_mode.map(Into::into),
+        mode: flag_or_configured(("--cert-provision-mode", args.cert_provision_mode.map(Into::into)), modes),
         subject_alt_names: args.certificate_names.clone(),
         certificate_period: args.certificate_period,
         ca_period: args.ca_period,

@@ -1,5 +1,6 @@
 //! `server`: the addresses of a service, and the certificate of the webhook.
 
+use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::document::Section;
@@ -51,6 +52,15 @@ pub enum CertProvisionMode {
 
 impl CertProvisionMode {
     const ALL: [(&'static str, Self); 2] = [("auto", Self::Auto), ("manual", Self::Manual)];
+}
+
+impl Display for CertProvisionMode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Manual => "manual",
+        })
+    }
 }
 
 impl Default for WebhookServer {
