@@ -18,6 +18,7 @@ use tokio::time::interval;
 use crate::it::rejected_creates::{CLIQUES, PODS, create_empty_quota, create_quota};
 
 mod memory;
+mod templates;
 
 /// The pods that fit the quota of the waiting cliques: four replicas of five pods.
 const POD_QUOTA: u32 = 20;
@@ -78,10 +79,12 @@ pub(super) enum Tenant {
     ClaimsPerPod,
     /// Has sets with pod specs that consist of very small maps. A quota rejects their pods.
     DenseSets,
+    /// Has a set that refers to very many claim templates that do not exist, and annotates it.
+    MissingTemplates,
 }
 
 impl Tenant {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::LargePods,
         Self::ManyPods,
         Self::ManyPodGroups,
@@ -90,6 +93,7 @@ impl Tenant {
         Self::RejectedCliques,
         Self::ClaimsPerPod,
         Self::DenseSets,
+        Self::MissingTemplates,
     ];
 
     /// The name of the tenant, and the end of the name of its dev cluster.
@@ -103,6 +107,7 @@ impl Tenant {
             Self::RejectedCliques => "rejected-cliques",
             Self::ClaimsPerPod => "claims-per-pod",
             Self::DenseSets => "dense-sets",
+            Self::MissingTemplates => "missing-templates",
         }
     }
 
@@ -127,6 +132,9 @@ impl Tenant {
             Self::RejectedCliques => format!("{QUOTA_SETS} sets of {quota_cliques} cliques above a quota"),
             Self::ClaimsPerPod => format!("{pod_claims} claims per pod"),
             Self::DenseSets => format!("{dense_sets} sets of small maps"),
+            Self::MissingTemplates => {
+                format!("{} references to claim templates that do not exist", templates::references())
+            }
         }
     }
 
@@ -137,6 +145,7 @@ impl Tenant {
             Self::ManyPodGroups => create_unwatched_namespace(ns).await,
             Self::ClaimsPerPod => memory::create_clique(ns, sizes.pod_claims).await,
             Self::DenseSets => memory::create_dense_sets(ns, sizes.dense_sets).await,
+            Self::MissingTemplates => templates::create(ns).await,
             Self::OversizedGang => {
                 create_unwatched_namespace(ns).await;
                 create_pod_groups(ns, sizes.pod_groups).await;
@@ -159,43 +168,52 @@ impl Tenant {
 
     /// Causes work until the future is dropped.
     pub(super) async fn disturb(self, ns: &Namespace, sizes: &Sizes) -> Infallible {
-        let mut seconds = interval(Duration::from_secs(1));
-        // A change of a dense set is a second of work for the services and the API server together.
-        let mut changes = interval(Duration::from_secs(10));
+        let mut pace = self.period().map(interval);
         let mut round = 0;
         loop {
-            match self {
-                Self::LargePods => {
-                    create_and_delete(ns, 1, &set_of_replicas(1, sizes.large_pods, sizes.spec_bytes)).await;
-                }
-                Self::ManyPods => {
-                    create_and_delete(ns, sizes.gangs, &set_of_replicas(sizes.gangs, sizes.gang_pods, 1)).await;
-                }
-                Self::ManyPodGroups => create_and_delete_pod_groups(ns, sizes.pod_groups).await,
-                Self::OversizedGang => {
-                    seconds.tick().await;
-                    scale_a_clique(ns).await;
-                }
-                Self::WaitingCliques => delete_a_pod(ns).await,
-                Self::ClaimsPerPod => {
-                    seconds.tick().await;
-                    memory::scale_clique(ns, sizes.pod_claims).await;
-                }
-                Self::DenseSets => {
-                    changes.tick().await;
-                    memory::change_dense_set(ns, sizes.dense_sets, round).await;
-                }
-                Self::RejectedCliques => {
-                    seconds.tick().await;
-                    let service = "{metadata: {name: other}, spec: {clusterIP: None, selector: {app: other}}}";
-                    ns.create_yaml::<Service>(service).await;
-                    let deleted = ns.api::<Service>().delete("other", &DeleteParams::default()).await;
-                    deleted.expect("the Service is deleted");
-                }
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
             }
+            self.disturb_once(ns, sizes, round).await;
             round += 1;
         }
     }
+
+    /// The time from one disturbance to the next; `None` if it begins as soon as the services have done the work of the last one.
+    fn period(self) -> Option<Duration> {
+        match self {
+            Self::LargePods | Self::ManyPods | Self::ManyPodGroups | Self::WaitingCliques => None,
+            Self::OversizedGang | Self::RejectedCliques | Self::ClaimsPerPod | Self::MissingTemplates => {
+                Some(Duration::from_secs(1))
+            }
+            // A change of a dense set is a second of work for the services and the API server together.
+            Self::DenseSets => Some(Duration::from_secs(10)),
+        }
+    }
+
+    async fn disturb_once(self, ns: &Namespace, sizes: &Sizes, round: usize) {
+        match self {
+            Self::LargePods => {
+                create_and_delete(ns, 1, &set_of_replicas(1, sizes.large_pods, sizes.spec_bytes)).await;
+            }
+            Self::ManyPods => {
+                create_and_delete(ns, sizes.gangs, &set_of_replicas(sizes.gangs, sizes.gang_pods, 1)).await;
+            }
+            Self::ManyPodGroups => create_and_delete_pod_groups(ns, sizes.pod_groups).await,
+            Self::OversizedGang => scale_a_clique(ns).await,
+            Self::WaitingCliques => delete_a_pod(ns).await,
+            Self::RejectedCliques => create_and_delete_a_service(ns).await,
+            Self::ClaimsPerPod => memory::scale_clique(ns, sizes.pod_claims).await,
+            Self::DenseSets => memory::change_dense_set(ns, sizes.dense_sets, round).await,
+            Self::MissingTemplates => templates::annotate(ns, round).await,
+        }
+    }
+}
+
+async fn create_and_delete_a_service(ns: &Namespace) {
+    let service = "{metadata: {name: other}, spec: {clusterIP: None, selector: {app: other}}}";
+    ns.create_yaml::<Service>(service).await;
+    ns.delete_object::<Service>("other").await;
 }
 
 /// Creates a set that uses the whole quota, and cliques that wait for it.
