@@ -52,9 +52,9 @@ impl RecordedScale {
     pub fn of_replica(replica: &SetReplica<'_>, previous: &Self) -> Option<Self> {
         let clique = |clique: &Clique<'_>| previous.next_of_clique(clique, clique.replicas);
         let group = |group: &ScalingGroup<'_>| {
-            let (name, template) = (group.name.to_string(), group.config.replicas());
-            let next = Replicas::next(previous.groups.get(&name), group.replica_count, template)?;
-            Some((name, next))
+            let previous = previous.groups.get(group.name.as_str());
+            let next = Replicas::next(previous, group.replica_count, group.config.replicas())?;
+            Some((group.name.to_string(), next))
         };
         let cliques: BTreeMap<_, _> = replica.cliques.iter().filter_map(clique).collect();
         let groups: BTreeMap<_, _> = replica.groups.iter().filter_map(group).collect();
@@ -70,17 +70,15 @@ impl RecordedScale {
     ) -> Option<Self> {
         let cliques = group.replicas.iter().flat_map(|replica| &replica.cliques);
         let next = |clique| previous.next_of_clique(clique, live(clique).unwrap_or(clique.replicas));
-        let mut cliques: BTreeMap<_, _> = cliques.filter_map(next).collect();
-        if let Some(name) = cliques.keys().nth(MAX_CLIQUES_OF_GROUP).cloned() {
-            cliques.split_off(&name);
-        }
+        let all: BTreeMap<_, _> = cliques.filter_map(next).collect();
+        let cliques: BTreeMap<_, _> = all.into_iter().take(MAX_CLIQUES_OF_GROUP).collect();
         (!cliques.is_empty()).then(|| Self { cliques, groups: BTreeMap::new() })
     }
 
     fn next_of_clique(&self, clique: &Clique<'_>, replicas: i32) -> Option<(String, Replicas)> {
-        let name = clique.name.to_string();
-        let next = Replicas::next(self.cliques.get(&name), replicas, clique.template.spec.replicas)?;
-        Some((name, next))
+        let previous = self.cliques.get(clique.name.as_str());
+        let next = Replicas::next(previous, replicas, clique.template.spec.replicas)?;
+        Some((clique.name.to_string(), next))
     }
 
     /// The scale that the annotation of a group records. One that cannot be decoded records none.
