@@ -18,9 +18,7 @@ const KUBERNETES_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-pu
 /// Kinds whose objects Kubernetes itself creates, and `ComponentStatus`, which is no stored object.
 const IGNORED_KINDS: [&str; 2] = ["APIService", "ComponentStatus"];
 /// Kinds whose objects Kubernetes creates in its namespaces.
-const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 5] = ["ConfigMap", EVENT, "Lease", "Secret", "ServiceAccount"];
-/// The kind of events, in both of its groups.
-const EVENT: &str = "Event";
+const IGNORED_IN_KUBERNETES_NAMESPACES: [&str; 4] = ["ConfigMap", "Lease", "Secret", "ServiceAccount"];
 /// The names of the objects that Kubernetes creates in each namespace.
 const OF_EACH_NAMESPACE: [&str; 2] = ["default", "kube-root-ca.crt"];
 /// Kinds whose objects `cargo xtask up --no-services` creates again.
@@ -200,16 +198,17 @@ fn is_outside_of_tests(kind: &Kind, object: &Metadata) -> bool {
 }
 
 /// Whether Kubernetes itself has created the object, or it is the namespace of a test: the deletion of one takes seconds and a hundred
-/// requests, and no other test uses it. Events are those of a test, too, and the API server deletes them one by one.
+/// requests, and no other test uses it. Events stay, too: the API server would delete them one by one.
 fn is_ignored(kind: &Kind, object: &Metadata) -> bool {
     match kind.resource.kind.as_str() {
         "Namespace" => object.deletion_timestamp.is_none(),
+        "Event" => true,
         _ if !kind.is_namespaced => object.labels.contains_key(BOOTSTRAP_ROLE),
         name if KUBERNETES_NAMESPACES.contains(&object.namespace.as_str()) => {
             IGNORED_IN_KUBERNETES_NAMESPACES.contains(&name) || object.labels.contains_key(BOOTSTRAP_ROLE)
         }
         "ConfigMap" | "ServiceAccount" => OF_EACH_NAMESPACE.contains(&object.name.as_str()),
-        name => name == EVENT,
+        _ => false,
     }
 }
 
