@@ -23,7 +23,8 @@ mod history;
 pub use history::DomainHistory;
 
 /// The file with the CRD.
-pub const CRD_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crds/compute-domain.yaml");
+pub const CRD_FILE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components/compute-domains/computedomain.yaml");
 /// The finalizer by which the driver protects its own objects.
 pub const DRIVER_FINALIZER: &str = "resource.nvidia.com/computeDomain";
 /// The label of a node that takes part in a domain: the UID of the domain.

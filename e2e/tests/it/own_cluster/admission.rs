@@ -19,7 +19,8 @@ use super::dry_run::{Case, run_cases};
 use grove_test_support::rows::{RowFacts, patches, rows, scales};
 
 /// With the kind, mnnvl-controller starts although the configuration enables automatic MNNVL.
-const COMPUTE_DOMAIN_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crds/compute-domain.yaml");
+const COMPUTE_DOMAIN_CRD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components/compute-domains/computedomain.yaml");
 
 /// Takes long: each row is a request, many of them twice, and webhook-server restarts for each configuration of the rows.
 #[tokio::test(flavor = "multi_thread")]

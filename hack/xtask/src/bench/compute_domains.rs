@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 const CONFIGURATION: &str = "hack/xtask/src/bench/compute_domains.yaml";
-const CRD: &str = "e2e/crds/compute-domain.yaml";
+const CRD: &str = "deploy/components/compute-domains/computedomain.yaml";
 /// A node has eight GPUs, and in this benchmark as many channels, so that the nodes never limit the pods.
 const PER_NODE: u32 = 8;
 /// The domains do not delay the creation of the PodCliques by more than this factor, compared with each of the other variants.
