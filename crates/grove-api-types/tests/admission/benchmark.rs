@@ -59,7 +59,7 @@ fn durations_of_the_rules() {
     println!("memory before {before} and after {} bytes", resident_memory());
     for (name, generate) in large_objects::ALL {
         let request = large_objects::request(generate(large_objects::LARGEST));
-        let duration = large_objects::review_duration(&request);
+        let duration = large_objects::review_time(&request);
         println!("{name}, {} bytes: {duration:?}", request.0.len());
     }
     println!("memory at the end {} bytes", resident_memory());

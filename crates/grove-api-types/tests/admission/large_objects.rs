@@ -1,22 +1,25 @@
-//! Objects of the largest size that an API server accepts, each with an expensive input for one rule. The validation of each must
-//! be fast.
+//! Objects of the largest size that an API server accepts, each with an expensive input for one rule. The CPU time of the validation
+//! must not grow faster than the object.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use grove_api_types::admission::{default_pod_clique_set, validate_create, validate_update};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_test_support::rows::{RowFacts, object};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use super::facts::set_facts;
 
 /// About the largest object that etcd stores.
 pub(crate) const LARGEST: usize = 1_500_000;
-/// The size in normal test runs. An algorithm of quadratic complexity exceeds the deadline with this size too.
-const SHORT: usize = LARGEST / 10;
-/// Long enough for a slow machine and a build without optimization.
-const DEADLINE: Duration = Duration::from_secs(20);
+/// The sizes in normal test runs: the second one is four times the first one.
+const SIZES: [usize; 2] = [LARGEST / 40, LARGEST / 10];
+/// The CPU time for the larger one, relative to the smaller one, is about 4 for linear and 16 for quadratic work.
+const MAX_GROWTH: f64 = 10.0;
+/// Shorter times than this one are noise.
+const SHORTEST: Duration = Duration::from_millis(2);
 
 fn clique(name: impl Into<String>, more: Value) -> Value {
     let mut clique = json!({ "name": name.into(), "spec": { "podSpec": {} } });
@@ -188,10 +191,16 @@ pub(crate) fn request(mut object: Value) -> (String, String) {
     (new, object.to_string())
 }
 
-/// The duration of the defaulting, and of the validation of the create and the update.
-pub(crate) fn review_duration((new, old): &(String, String)) -> Duration {
+/// The CPU time of this thread. It does not depend on other processes.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("a positive time")
+}
+
+/// The CPU time of the defaulting, and of the validation of the create and the update.
+pub(crate) fn review_time((new, old): &(String, String)) -> Duration {
     let facts = set_facts(&RowFacts::default());
-    let started = Instant::now();
+    let started = cpu_time();
     let read = |bytes: &str| serde_json::from_str::<Value>(bytes).expect("JSON");
     let (new, old) = (read(new), read(old));
     drop(black_box(default_pod_clique_set(&new, Some(&old), &facts)));
@@ -199,15 +208,34 @@ pub(crate) fn review_duration((new, old): &(String, String)) -> Duration {
     let (new, old) = (typed(new), typed(old));
     black_box(validate_update(&new, &old, &facts).message());
     black_box(validate_create(&new, &facts).message());
-    started.elapsed()
+    cpu_time().saturating_sub(started)
+}
+
+/// The CPU time of `work` for the larger size, relative to the smaller one.
+fn growth(work: impl Fn(usize) -> Duration) -> f64 {
+    let [small, large] = SIZES.map(|size| work(size).max(SHORTEST).as_secs_f64());
+    large / small
 }
 
 #[test]
-fn the_validation_of_large_objects_is_fast() {
+fn the_time_of_the_validation_grows_no_faster_than_the_object() {
     for (name, generate) in ALL {
-        let request = request(generate(SHORT));
-        assert!(request.0.len() > SHORT * 2 / 3, "{name}: {} bytes", request.0.len());
-        let duration = review_duration(&request);
-        assert!(duration < DEADLINE, "{name}: {duration:?}");
+        let growth = growth(|size| {
+            let request = request(generate(size));
+            assert!(request.0.len() > size * 2 / 3, "{name}: {} bytes", request.0.len());
+            review_time(&request)
+        });
+        assert!(growth < MAX_GROWTH, "{name}: {growth} times the time");
     }
+}
+
+#[test]
+fn quadratic_work_grows_too_fast() {
+    let quadratic = |size: usize| {
+        let started = cpu_time();
+        let pairs = (0..size / 16).flat_map(|first| (0..size / 16).map(move |second| first ^ second));
+        black_box(pairs.fold(0, usize::wrapping_add));
+        cpu_time().saturating_sub(started)
+    };
+    assert!(growth(quadratic) > MAX_GROWTH);
 }
