@@ -24,7 +24,7 @@ pub use self::controllers::{ControllerConfiguration, ControllersConfiguration};
 pub use self::debugging::Debugging;
 pub use self::leader_election::LeaderElection;
 pub use self::logging::{LogFormat, LogLevel};
-pub use self::mnnvl::{AutoMnnvlScope, ComputeDomains, Network, StateSync, SyncStrategy};
+pub use self::mnnvl::{AutoMnnvlScope, ComputeDomains, Network, StateSync};
 
 pub use self::rate_limit::RateLimit;
 pub use self::resource_sharing::{CrossNamespaceTemplates, ResourceSharing};

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::configuration::{
     API_VERSION, CertProvisionMode, KIND, LogFormat, LogLevel, NativeGangs, OperatorConfiguration, RateLimit,
-    StateSync, SyncStrategy, TopologyDomain,
+    StateSync, TopologyDomain,
 };
 use grove_api_types::scheduler::Scheduler;
 use serde_json::Value;
@@ -191,7 +192,7 @@ scheduler: {profiles: [{name: volcano}]}
     assert_eq!(domains, [TopologyDomain::Rack, TopologyDomain::Host], "sorted, broadest first");
     assert!(topology.manages_default() && !topology.requires_default);
     let domains = &configuration.compute_domains;
-    assert_eq!((domains.state_sync, domains.sync_strategy), (StateSync::Grove, Some(SyncStrategy::SsaClique)));
+    assert_eq!((domains.state_sync, domains.sync_strategy), (StateSync::Grove, Some(Strategy::SsaClique)));
     assert!(domains.cliques && domains.mirror_nodes);
     assert_eq!(configuration.native_gangs, NativeGangs::Off);
     let names: Vec<_> = configuration.schedulers.profiles.iter().map(|profile| profile.name).collect();

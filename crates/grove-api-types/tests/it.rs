@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 mod admission;
+mod compute_domain;
 mod configuration;
 mod crds;
 mod defaults;

@@ -1,6 +1,7 @@
 //! `network` and `computeDomain`: MNNVL (`NVLink` between nodes).
 
 use super::document::Section;
+use crate::compute_domain::strategy::Strategy;
 
 /// `network`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct ComputeDomains {
     /// The feature gate `ComputeDomainCliques`: one object per clique of nodes contains the state. Default: false.
     pub cliques: bool,
     /// The write strategy; overrides the feature gate.
-    pub sync_strategy: Option<SyncStrategy>,
+    pub sync_strategy: Option<Strategy>,
     /// Whether the writer also updates `status.nodes` of a domain, for old readers. Default: false.
     pub mirror_nodes: bool,
 }
@@ -61,34 +62,12 @@ impl StateSync {
     const ALL: [(&'static str, Self); 2] = [("external", Self::External), ("grove", Self::Grove)];
 }
 
-/// The object that contains the state of a domain, and the way to write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStrategy {
-    /// The status of the domain, by read-modify-write.
-    RmwStatus,
-    /// The status of the domain, by server-side apply.
-    SsaStatus,
-    /// One object per clique, by read-modify-write.
-    RmwClique,
-    /// One object per clique, by server-side apply.
-    SsaClique,
-}
-
-impl SyncStrategy {
-    const ALL: [(&'static str, Self); 4] = [
-        ("rmw-status", Self::RmwStatus),
-        ("ssa-status", Self::SsaStatus),
-        ("rmw-clique", Self::RmwClique),
-        ("ssa-clique", Self::SsaClique),
-    ];
-}
-
 impl ComputeDomains {
     pub(super) fn read(section: &Section<'_>) -> Self {
         let read = Self {
             state_sync: section.enum_value("stateSync", &StateSync::ALL).unwrap_or_default(),
             cliques: section.section("featureGates").bool("ComputeDomainCliques").unwrap_or_default(),
-            sync_strategy: section.enum_value("syncStrategy", &SyncStrategy::ALL),
+            sync_strategy: section.enum_value("syncStrategy", &Strategy::ALL),
             mirror_nodes: section.bool("mirrorNodes").unwrap_or_default(),
         };
         let configured = [
