@@ -36,9 +36,11 @@ macro_rules! name {
 }
 
 mod claims;
+mod domain_state;
 mod pod_rbac;
 
 pub use claims::{ClaimOwner, ComputeDomainName, PodClaimName, ResourceClaimName};
+pub use domain_state::{ComputeDomainCliqueName, DaemonFieldManager};
 pub use pod_rbac::{PodRoleName, PodServiceAccountName, TokenSecretName};
 
 name!(

@@ -21,11 +21,6 @@ pub struct ComputeDomainClique {
 }
 
 impl ComputeDomainClique {
-    /// The name of the object of a clique.
-    pub fn name(domain_uid: &str, clique: &str) -> String {
-        format!("{domain_uid}.{clique}")
-    }
-
     /// The labels of the object of a clique.
     pub fn labels(domain_uid: &str, clique: &str) -> BTreeMap<String, String> {
         [(DOMAIN_LABEL, domain_uid), (CLIQUE_LABEL, clique)]

@@ -4,6 +4,7 @@ use super::ComputeDomainState;
 use super::clique::ComputeDomainClique;
 use super::entry::{self, Entry};
 use super::state_object::{Object, StateObject};
+use crate::names::ComputeDomainCliqueName;
 
 /// The node, the pod and the domain of a daemon. They do not change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ pub struct Identity {
 impl Identity {
     /// The name of the object of the daemon's clique.
     pub fn clique_object_name(&self) -> String {
-        ComputeDomainClique::name(&self.domain_uid, &self.clique)
+        ComputeDomainCliqueName::of_domain(&self.domain_uid, &self.clique).into()
     }
 }
 

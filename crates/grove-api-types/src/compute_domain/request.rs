@@ -11,6 +11,7 @@ use super::daemon_state::{DaemonState, Identity};
 use super::entry::Entry;
 use super::status::ComputeDomainNode;
 use super::{CLIQUE_LABEL, ComputeDomainState};
+use crate::names::DaemonFieldManager;
 
 /// One request to the API server. Its body is complete.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -96,7 +97,7 @@ impl Request {
         let nodes: Vec<_> = entry.into_iter().map(ComputeDomainNode::from).collect();
         let TypeMeta { api_version, kind } = TypeMeta::resource::<ComputeDomainState>();
         Self {
-            verb: apply(daemon, "cd-writer"),
+            verb: apply(daemon, DaemonFieldManager::of_status),
             target: Target::DomainStatus,
             namespace: identity.domain_namespace.clone(),
             name: identity.domain_name.clone(),
@@ -132,7 +133,7 @@ impl Request {
     pub(in crate::compute_domain) fn apply_clique(daemon: &DaemonState, entry: Option<Entry>) -> Self {
         let identity = &daemon.identity;
         let clique = ComputeDomainClique { daemons: entry.into_iter().collect(), ..own_clique(identity) };
-        Self::on_clique(identity, apply(daemon, "cd-daemon"), with_type(&clique))
+        Self::on_clique(identity, apply(daemon, DaemonFieldManager::of_clique), with_type(&clique))
     }
 
     /// Reads the object of the clique.
@@ -151,10 +152,8 @@ impl Request {
     }
 }
 
-/// Each node is a field manager.
-fn apply(daemon: &DaemonState, prefix: &str) -> Verb {
-    let field_manager = format!("{prefix}-{}", daemon.identity.node);
-    Verb::Apply { field_manager, force: daemon.applies_by_force }
+fn apply(daemon: &DaemonState, manager: impl Fn(&str) -> DaemonFieldManager) -> Verb {
+    Verb::Apply { field_manager: manager(&daemon.identity.node).into(), force: daemon.applies_by_force }
 }
 
 /// The object of the clique, as a daemon creates it.

@@ -12,6 +12,7 @@ use grove_api_types::compute_domain::entry::Entry;
 use grove_api_types::compute_domain::request::{Request, Target, Verb};
 use grove_api_types::compute_domain::state_object::StateObject;
 use grove_api_types::compute_domain::status::ComputeDomainNode;
+use grove_api_types::names::ComputeDomainCliqueName;
 use serde_json::{Value, json};
 
 pub(super) const DOMAIN_UID: &str = "uid-of-domain";
@@ -74,8 +75,8 @@ impl ModelServer {
             serde_json::from_value(all).unwrap()
         };
         if self.has_clique {
-            let name = ComputeDomainClique::name(DOMAIN_UID, CLIQUE);
-            let metadata = metadata("grove-system", &name, "uid-of-clique");
+            let name = ComputeDomainCliqueName::of_domain(DOMAIN_UID, CLIQUE);
+            let metadata = metadata("grove-system", name.as_str(), "uid-of-clique");
             return ComputeDomainClique { metadata, daemons: entries.clone() }.into();
         }
         let mut domain =

@@ -42,7 +42,7 @@ fn a_domain_is_ready_if_enough_daemons_are_registered_and_all_are_ready() {
     let not_ready = |cliques: &str| format!(r#"{{"status":"NotReady","cliques":[{cliques}]}}"#);
     let (x, y) = (r#"{"id":"x","status":"Ready"}"#, r#"{"id":"y","status":"Ready"}"#);
     let (x_not, both) = (r#"{"id":"x","status":"NotReady"}"#, format!("{x},{y}"));
-    // Without daemon, there is no status, whatever the number of nodes.
+    // Without daemon, there is no status, for any number of nodes.
     for num_nodes in [0, 1, 2, -1] {
         assert_eq!(state(num_nodes, &[], &[]), "{}");
     }
