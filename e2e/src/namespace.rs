@@ -136,14 +136,23 @@ impl Namespace {
     pub async fn wait_until_admitted(&self, set: &str) {
         let set: PodCliqueSet = serde_saphyr::from_str(set).expect("a set");
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        poll_until_contains("the API server", ADMITTED, async || match self.api().create(&dry, &set).await {
-            Ok(_) => ADMITTED.to_owned(),
-            Err(error) => {
-                assert!(error.to_string().contains("failed calling webhook"), "{error}");
-                error.to_string()
-            }
-        })
-        .await;
+        let api = self.api();
+        poll_until_contains("the API server", ADMITTED, async || admission_of(api.create(&dry, &set).await)).await;
+    }
+
+    /// Sets the replicas of an object as [`Namespace::scale`], as soon as the API server can call the webhook of the scale. After a new
+    /// certificate, it accepts that of one webhook before that of another one.
+    ///
+    /// # Panics
+    /// If the API server cannot call the webhook in time, or denies the request.
+    pub async fn scale_when_admitted<K>(&self, name: &str, replicas: i32)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let (api, params) = (self.api::<K>(), PatchParams::default());
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        let scale = async || admission_of(api.patch_scale(name, &params, &patch).await);
+        poll_until_contains("the API server", ADMITTED, scale).await;
     }
 
     /// Sets the replicas of an object through its scale subresource, as `kubectl scale` does.
@@ -201,5 +210,19 @@ impl Namespace {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         self.api::<K>().delete(name, &DeleteParams::background()).await.expect("the object is deleted");
+    }
+}
+
+/// [`ADMITTED`], or that the API server cannot call a webhook.
+///
+/// # Panics
+/// For each other error.
+fn admission_of<T>(result: kube::Result<T>) -> String {
+    match result {
+        Ok(_) => ADMITTED.to_owned(),
+        Err(error) => {
+            assert!(error.to_string().contains("failed calling webhook"), "{error}");
+            error.to_string()
+        }
     }
 }

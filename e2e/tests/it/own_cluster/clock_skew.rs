@@ -183,7 +183,7 @@ async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
             leader.set_offset(ahead);
             standby.set_offset(-ahead);
         }
-        ns.scale::<PodCliqueSet>("llm", i32::try_from(replicas).expect("few")).await;
+        ns.scale_when_admitted::<PodCliqueSet>("llm", i32::try_from(replicas).expect("few")).await;
         ns.wait_for("the set has the new number of complete replicas", is_settled(replicas)).await;
         let after = join_all(SERVICES.map(|service| after_renewals(&client, service))).await;
         for ((service, before), after) in SERVICES.iter().zip(&before).zip(after) {
@@ -198,7 +198,7 @@ async fn wall_clock_jumps_disturb_neither_leases_nor_certificates() {
     }
 
     standbys_follow_leaders_with_future_clocks(&client, &mut all).await;
-    ns.scale::<PodCliqueSet>("llm", 4).await;
+    ns.scale_when_admitted::<PodCliqueSet>("llm", 4).await;
     ns.wait_for("the set has four complete replicas", is_settled(4)).await;
     drop(all);
     cluster.down().await;
