@@ -8,6 +8,7 @@
 
 pub mod admission;
 pub mod annotation_value;
+pub mod backoff;
 pub mod compute_domain;
 pub mod conditions;
 pub mod configuration;

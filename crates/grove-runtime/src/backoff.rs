@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use grove_api_types::backoff::exponential_delay;
 use tokio::time::Instant;
 
 /// Doubles the delay with each failure, from a minimum to a maximum. It starts again at the minimum after a quiet period
@@ -50,11 +51,6 @@ impl Backoff {
         let jitter = f64::from(u32::from_ne_bytes([a, b, c, d])) / f64::from(u32::MAX);
         self.min.max(doubled.mul_f64(0.5 + 0.5 * jitter))
     }
-}
-
-/// The delay after this many earlier failures: doubled for each of them, from `min` to `max`.
-pub fn exponential_delay(min: Duration, max: Duration, earlier_failures: u32) -> Duration {
-    min.saturating_mul(1 << earlier_failures.min(16)).min(max)
 }
 
 /// A random number without cryptographic quality. The standard library seeds each `RandomState` from the system.

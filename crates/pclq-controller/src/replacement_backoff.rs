@@ -12,11 +12,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use grove_api_types::backoff::exponential_delay;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::plan::Plan;
 use grove_controller::slim_pod::SlimPod;
-use grove_runtime::backoff::exponential_delay;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use parking_lot::Mutex;

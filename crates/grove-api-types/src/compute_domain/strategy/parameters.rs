@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::backoff::exponential_delay;
+
 /// The nodes of a clique, and so the indices: `MAX_NODES_PER_IMEX_DOMAIN`.
 pub const MAX_NODES_PER_CLIQUE: usize = 18;
 /// The requests per second of a client with limits, as client-go's default.
@@ -19,8 +21,8 @@ pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The delay of a task after a number of failures. `jitter` is random, from -1 to 1.
 pub fn retry_delay(failures: u32, jitter: f64) -> Duration {
-    let exponential = RETRY_BASE.saturating_mul(2_u32.saturating_pow(failures));
-    exponential.min(RETRY_MAX).mul_f64(1.0 + RETRY_JITTER * jitter.clamp(-1.0, 1.0))
+    let exponential = exponential_delay(RETRY_BASE, RETRY_MAX, failures);
+    exponential.mul_f64(1.0 + RETRY_JITTER * jitter.clamp(-1.0, 1.0))
 }
 
 /// All numbers, with their names.
