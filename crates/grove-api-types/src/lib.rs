@@ -34,6 +34,7 @@ pub mod pod_spec;
 pub mod raw;
 pub mod resource_claim;
 pub mod resource_sharing;
+pub mod resource_version;
 pub mod scheduler;
 pub mod scheduler_v1alpha1;
 pub mod syntax;

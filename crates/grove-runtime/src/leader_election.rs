@@ -13,6 +13,7 @@ use std::{future::Future, time::Duration};
 
 use futures::{StreamExt, TryStreamExt};
 use grove_api_types::configuration::LeaderElection;
+use grove_api_types::resource_version::is_older;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
@@ -27,7 +28,6 @@ use crate::{
     failure_log::FailureLog,
     leadership::{Leadership, LeadershipEnd},
     metrics::Metrics,
-    resource_version::is_older,
 };
 
 /// Upper limit for one request about the Lease.
@@ -214,7 +214,7 @@ impl LeaderElector {
         let Some(live) = self.get().await? else {
             return Ok(Ok(self.create_or_update(None).await?.unwrap_or_default()));
         };
-        let is_restored = self.record.is_holder(&live) && is_older(&live, lease);
+        let is_restored = self.record.is_holder(&live) && is_older(&live.metadata, &lease.metadata);
         let (lease, holder) = (self.name.clone(), record::holder(&live).to_owned());
         if record::is_released(&live) || self.record.is_own_write(&live) || is_restored {
             Ok(Ok(self.create_or_update(Some(live.clone())).await?.unwrap_or(live)))

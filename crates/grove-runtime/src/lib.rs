@@ -29,7 +29,6 @@ pub mod caches;
 mod foreign_owners;
 pub mod live_list;
 pub mod object_decoding;
-mod resource_version;
 
 pub mod api_error;
 pub mod backoff;

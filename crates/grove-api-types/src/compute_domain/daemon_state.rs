@@ -5,6 +5,7 @@ use super::clique::ComputeDomainClique;
 use super::entry::{self, Entry};
 use super::state_object::{Object, StateObject};
 use crate::names::ComputeDomainCliqueName;
+use crate::resource_version::is_older;
 
 /// The node, the pod and the domain of a daemon. They do not change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +124,7 @@ impl DaemonState {
 
     /// Stores the object, unless it is older than the known version, or that of another domain.
     pub(super) fn remember(&mut self, object: StateObject) {
-        let is_older = self.object.as_ref().is_some_and(|known| object.is_older_than(known));
+        let is_older = self.object.as_ref().is_some_and(|known| is_older(object.metadata(), known.metadata()));
         if !is_older && object.belongs_to(&self.identity.domain_uid) {
             self.object = Some(object);
         }

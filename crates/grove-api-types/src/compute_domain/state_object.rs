@@ -3,7 +3,8 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use kube::{Resource, ResourceExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 
 use super::ComputeDomainState;
 use super::clique::ComputeDomainClique;
@@ -42,9 +43,8 @@ impl From<ComputeDomainClique> for StateObject {
 
 impl fmt::Debug for StateObject {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.resource_version();
         to.debug_struct("StateObject")
-            .field("version", &version)
+            .field("version", &self.metadata().resource_version)
             .field("entries", &self.entries)
             .finish_non_exhaustive()
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for StateObject {
 
 impl Hash for StateObject {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.resource_version(), &self.entries).hash(state);
+        (&self.metadata().resource_version, &self.entries).hash(state);
     }
 }
 
@@ -62,10 +62,12 @@ impl StateObject {
         &self.entries
     }
 
-    /// Whether this version is older than the other one. Resource versions are integers that grow with each write. A version that is
-    /// no integer is not older.
-    pub(super) fn is_older_than(&self, other: &Self) -> bool {
-        self.resource_version().zip(other.resource_version()).is_some_and(|(own, other)| own < other)
+    /// The metadata of the object.
+    pub(super) fn metadata(&self) -> &ObjectMeta {
+        match &*self.object {
+            Object::Domain(domain) => &domain.metadata,
+            Object::Clique(clique) => &clique.metadata,
+        }
     }
 
     /// Whether the object belongs to the domain. A domain can be deleted and created again with the same name.
@@ -74,13 +76,5 @@ impl StateObject {
             Object::Domain(domain) => domain.metadata.uid.as_deref() == Some(domain_uid),
             Object::Clique(clique) => clique.name_any().starts_with(&format!("{domain_uid}.")),
         }
-    }
-
-    fn resource_version(&self) -> Option<u64> {
-        let metadata = match &*self.object {
-            Object::Domain(domain) => domain.meta(),
-            Object::Clique(clique) => clique.meta(),
-        };
-        metadata.resource_version.as_deref()?.parse().ok()
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use grove_api_types::ownership::controller_of;
+use grove_api_types::resource_version::is_older;
 use kube::{Resource, ResourceExt};
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
     sums::{Sum, Totals},
     unreadable_objects::{self, DecodedObject, UnreadableObject, UnreadableObjects},
 };
-use crate::resource_version::is_older;
 
 /// Whether the cache stores an object. An object that does not pass any more counts as deleted.
 pub type Filter<K> = fn(&K) -> bool;
@@ -247,7 +247,8 @@ impl<K: Resource> Indexer<K> {
         let is_outdated = |object: &DecodedObject<K>| {
             let DecodedObject::Readable(object) = object else { return false };
             let (namespace, name) = key(object);
-            self.get(&namespace, &name).is_some_and(|known| known.uid() == object.uid() && is_older(object, &*known))
+            self.get(&namespace, &name)
+                .is_some_and(|known| known.uid() == object.uid() && is_older(object.meta(), known.meta()))
         };
         if objects.iter().any(is_outdated) {
             return self.replace_after_restore(objects);
