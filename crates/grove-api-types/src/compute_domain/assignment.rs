@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::clique::ComputeDomainClique;
 use super::daemon_pod::DaemonPod;
-use super::entry::{self, Entry, Readiness};
+use super::entry::{self, Entry};
 use super::problem::Problem;
 
 /// The desired content of the object of a clique.
@@ -43,7 +43,7 @@ pub fn assign(id: &str, current: &[Entry], pods: &[DaemonPod], max_nodes: usize)
     }
     assigned.sort_by_key(|(index, _)| *index);
     Assignment {
-        entries: assigned.iter().map(|(index, pod)| entry_of(id, *index, pod)).collect(),
+        entries: assigned.iter().map(|(index, pod)| pod.new_entry(id, *index)).collect(),
         owners: assigned.iter().map(|(_, pod)| ComputeDomainClique::owner(&pod.name, &pod.uid)).collect(),
         problems,
     }
@@ -87,7 +87,7 @@ impl<'a> Indices<'a> {
     /// Assigns the index to the node of the pod, if the node has none yet, and the index is free and valid.
     fn take(&mut self, pod: &'a DaemonPod, index: Option<i64>) {
         let Some(index) = index else { return };
-        let is_valid = usize::try_from(index).is_ok_and(|index| index < self.max_nodes);
+        let is_valid = entry::is_valid_index(index, self.max_nodes);
         if is_valid && !self.by_node.contains_key(pod.node.as_str()) && self.used.insert(index) {
             self.by_node.insert(&pod.node, index);
         }
@@ -97,16 +97,6 @@ impl<'a> Indices<'a> {
     fn take_lowest(&mut self, pod: &'a DaemonPod) -> bool {
         self.take(pod, Some(entry::lowest_free_index(&self.used)));
         self.by_node.contains_key(pod.node.as_str())
-    }
-}
-
-fn entry_of(id: &str, index: i64, pod: &DaemonPod) -> Entry {
-    Entry {
-        node_name: pod.node.clone(),
-        ip_address: pod.ip.clone(),
-        clique_id: id.to_owned(),
-        index,
-        status: Readiness::of(pod.is_ready),
     }
 }
 

@@ -322,7 +322,7 @@ impl Daemon {
     fn remove_invalid(&self, peers: &mut Vec<Entry>, outputs: &mut Vec<Output>) {
         let max_nodes = self.state.identity.max_nodes;
         peers.retain(|Entry { node_name, clique_id, index, .. }| {
-            let is_valid = usize::try_from(*index).is_ok_and(|index| index < max_nodes);
+            let is_valid = entry::is_valid_index(*index, max_nodes);
             if !is_valid {
                 let (clique, node, index) = (clique_id.clone(), node_name.clone(), *index);
                 outputs.push(Output::Report(Problem::IndexOutOfRange { clique, node, index, max_nodes }));

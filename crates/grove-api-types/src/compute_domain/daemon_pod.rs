@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::entry::{self, Entry};
+use super::entry::{self, Entry, Readiness};
 
 /// Annotation of the pod of a daemon: the index with which the daemon starts IMEX. The daemon writes it before it starts IMEX, and
 /// only with [`super::strategy::Strategy::ControllerClique`].
@@ -41,6 +41,17 @@ impl DaemonPod {
     /// Whether the entry is that of this pod's daemon.
     pub fn owns(&self, entry: &Entry) -> bool {
         self.node == entry.node_name && self.ip == entry.ip_address
+    }
+
+    /// The entry that mnnvl-controller writes for the pod.
+    pub fn new_entry(&self, clique: &str, index: i64) -> Entry {
+        Entry {
+            node_name: self.node.clone(),
+            ip_address: self.ip.clone(),
+            clique_id: clique.to_owned(),
+            index,
+            status: Readiness::of(self.is_ready),
+        }
     }
 
     /// The entry of the pod in the clique, if it has one.

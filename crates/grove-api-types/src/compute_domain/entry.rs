@@ -60,6 +60,11 @@ pub fn lowest_free_index(used: &BTreeSet<i64>) -> i64 {
     (0..last).find(|index| !used.contains(index)).unwrap_or(last)
 }
 
+/// Whether a clique with this many nodes has the index.
+pub fn is_valid_index(index: i64, max_nodes: usize) -> bool {
+    usize::try_from(index).is_ok_and(|index| index < max_nodes)
+}
+
 /// Whether two of the entries have the same index.
 pub fn has_duplicate_index<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> bool {
     let mut used = BTreeSet::new();

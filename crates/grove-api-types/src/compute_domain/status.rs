@@ -51,13 +51,6 @@ pub struct ComputeDomainCliqueStatus {
     pub status: Readiness,
 }
 
-impl ComputeDomainStatus {
-    /// Whether no field is set.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl From<Entry> for ComputeDomainNode {
     fn from(entry: Entry) -> Self {
         let Entry { node_name, ip_address, clique_id, index, status } = entry;

@@ -37,11 +37,5 @@ fn cliques(entries: &[Entry]) -> Vec<ComputeDomainCliqueStatus> {
 }
 
 fn node_without_fabric(pod: &DaemonPod) -> ComputeDomainNode {
-    ComputeDomainNode {
-        name: pod.node.clone(),
-        ip_address: pod.ip.clone(),
-        clique_id: String::new(),
-        index: -1,
-        status: Readiness::of(pod.is_ready),
-    }
+    pod.new_entry("", -1).into()
 }

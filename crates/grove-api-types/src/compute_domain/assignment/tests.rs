@@ -1,6 +1,7 @@
 //! Tests of the assignment.
 
 use super::*;
+use crate::compute_domain::entry::Readiness;
 
 /// A pod in clique `c`: node, index that its daemon has published, whether it is terminating. Its address is that of its node.
 fn pod(node: &str, index: Option<i64>, is_ending: bool) -> DaemonPod {

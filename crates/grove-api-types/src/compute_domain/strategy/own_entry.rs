@@ -80,7 +80,7 @@ fn free_index(identity: &Identity, entries: &[Entry]) -> Result<i64, Problem> {
     let used = entry::of_clique(entries, &identity.clique).map(|entry| entry.index).collect();
     let index = entry::lowest_free_index(&used);
     let max_nodes = identity.max_nodes;
-    if usize::try_from(index).is_ok_and(|index| index < max_nodes) {
+    if entry::is_valid_index(index, max_nodes) {
         return Ok(index);
     }
     Err(Problem::CliqueFull { clique: identity.clique.clone(), node: identity.node.clone(), max_nodes })
