@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use grove_api_types::compute_domain::entry::{Readiness, has_duplicate_index};
+use grove_api_types::compute_domain::entry::{Entry, Readiness, has_duplicate_index};
 use grove_api_types::compute_domain::strategy::Strategy;
 
 use super::world::{Step, World};
@@ -89,27 +89,30 @@ fn assert_converged(world: &World) {
     assert!(are_ready, "{world:#?}");
     let mut entries = world.server.entries().to_vec();
     entries.sort_by_key(|entry| entry.index);
-    let addresses = |entries: &[_]| -> Vec<_> {
-        let entries: &[grove_api_types::compute_domain::entry::Entry] = entries;
-        entries.iter().map(|entry| (entry.index, entry.ip_address.clone())).collect()
-    };
+    let addresses =
+        |entries: &[Entry]| -> Vec<_> { entries.iter().map(|entry| (entry.index, entry.ip_address.clone())).collect() };
     for node in &world.nodes {
         let imex = node.daemon.state.imex.as_ref().expect("a started process");
         assert_eq!(addresses(&imex.peers), addresses(&entries), "{world:#?}");
     }
 }
 
+/// In each schedule, no two entries have one index at any time, and the daemons converge in the end.
+fn assert_unique_indices(start: World, depth: usize) {
+    let explored = explore(start, depth, |world| {
+        assert!(!has_duplicate_index(world.server.entries()), "{world:#?}");
+        assert_indices_of_imex(world);
+    });
+    println!("{depth} steps: {} worlds", explored.worlds);
+    for world in explored.last {
+        assert_converged(&finish(world));
+    }
+}
+
 #[test]
 fn with_read_modify_write_no_schedule_stores_an_index_twice() {
     for strategy in [Strategy::RmwStatus, Strategy::RmwClique] {
-        let explored = explore(joined(strategy, 1), DEPTH, |world| {
-            assert!(!has_duplicate_index(world.server.entries()), "{world:#?}");
-            assert_indices_of_imex(world);
-        });
-        println!("{strategy:?}: {} worlds", explored.worlds);
-        for world in explored.last {
-            assert_converged(&finish(world));
-        }
+        assert_unique_indices(joined(strategy, 1), DEPTH);
     }
 }
 
@@ -117,14 +120,7 @@ fn with_read_modify_write_no_schedule_stores_an_index_twice() {
 #[test]
 fn with_the_controller_as_only_writer_no_schedule_stores_an_index_twice() {
     for (daemons, depth) in WITH_CONTROLLER {
-        let explored = explore(World::with_late_nodes_first(daemons, 1), depth, |world| {
-            assert!(!has_duplicate_index(world.server.entries()), "{world:#?}");
-            assert_indices_of_imex(world);
-        });
-        println!("{daemons} daemons, {depth} steps: {} worlds", explored.worlds);
-        for world in explored.last {
-            assert_converged(&finish(world));
-        }
+        assert_unique_indices(World::with_late_nodes_first(daemons, 1), depth);
     }
 }
 

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use grove_api_types::compute_domain::assignment::assign;
-use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask};
+use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask, Response};
 use grove_api_types::compute_domain::daemon_pod::DaemonPod;
 use grove_api_types::compute_domain::daemon_state::Identity;
 use grove_api_types::compute_domain::entry::Entry;
 use grove_api_types::compute_domain::request::Request;
 use grove_api_types::compute_domain::strategy::Strategy;
+use grove_api_types::compute_domain::strategy::parameters::MAX_NODES_PER_CLIQUE;
 
 use super::model_server::{CLIQUE, DOMAIN_UID, ModelServer};
-
-pub(super) const MAX_NODES: usize = 18;
 
 /// Something that can happen next. The number is that of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,7 +178,7 @@ impl World {
 
     fn assignment(&self, current: &[Entry]) -> Vec<Entry> {
         let pods: Vec<_> = self.controller.pods.values().cloned().collect();
-        assign(CLIQUE, current, &pods, MAX_NODES).entries
+        assign(CLIQUE, current, &pods, MAX_NODES_PER_CLIQUE).entries
     }
 
     pub(super) fn take(&mut self, step: Step) {
@@ -251,7 +250,7 @@ impl World {
         self.handle(number, Input::PodChanged { is_ready, published });
     }
 
-    fn execute(&mut self, number: usize) -> grove_api_types::compute_domain::daemon::Response {
+    fn execute(&mut self, number: usize) -> Response {
         let request = self.nodes[number].request.take().expect("a request");
         self.server.execute(&request)
     }
@@ -367,6 +366,6 @@ pub(super) fn identity(number: usize, pods: usize) -> Identity {
         pod_name: format!("daemon-{number}-{pods}"),
         pod_uid: format!("uid-{number}-{pods}"),
         pod_ip: format!("10.0.{number}.{pods}"),
-        max_nodes: MAX_NODES,
+        max_nodes: MAX_NODES_PER_CLIQUE,
     }
 }
