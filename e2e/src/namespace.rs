@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -149,9 +150,7 @@ impl Namespace {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let (api, params) = (self.api::<K>(), PatchParams::default());
-        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        let scale = async || admission_of(api.patch_scale(name, &params, &patch).await);
+        let scale = async || admission_of(self.try_scale::<K>(name, replicas).await);
         poll_until_contains("the API server", ADMITTED, scale).await;
     }
 
@@ -163,8 +162,15 @@ impl Namespace {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
+        self.try_scale::<K>(name, replicas).await.expect("the object is scaled");
+    }
+
+    async fn try_scale<K>(&self, name: &str, replicas: i32) -> kube::Result<Scale>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        self.api::<K>().patch_scale(name, &PatchParams::default(), &patch).await.expect("the object is scaled");
+        self.api::<K>().patch_scale(name, &PatchParams::default(), &patch).await
     }
 
     /// Applies a merge patch to an object, and returns the patched object.
