@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::configuration::{
-    API_VERSION, CertProvisionMode, KIND, LogFormat, LogLevel, NativeGangs, OperatorConfiguration, RateLimit,
+    API_VERSION, Address, CertProvisionMode, KIND, LogFormat, LogLevel, NativeGangs, OperatorConfiguration, RateLimit,
     StateSync, TopologyDomain,
 };
 use grove_api_types::scheduler::Scheduler;
@@ -100,9 +100,9 @@ fn an_empty_file_results_in_the_defaults() {
     assert_eq!(rate_limit, None);
     assert!(leader_election.enabled);
     assert_eq!(leader_election.lease_duration, Duration::from_secs(15));
-    assert_eq!(server.webhooks.address.0.to_string(), "[::]:2750");
-    assert_eq!(server.health_probes.0.to_string(), "[::]:2751");
-    assert_eq!(server.metrics.0.to_string(), "[::]:2752");
+    assert_eq!(server.webhooks.address.unwrap_or_default().to_string(), "[::]:2750");
+    assert_eq!(server.health_probes.unwrap_or_default().to_string(), "[::]:2751");
+    assert_eq!(server.metrics.unwrap_or_default().to_string(), "[::]:2752");
     assert_eq!(controllers.pod_clique_set.concurrent_syncs, 32);
     assert_eq!(controllers.pod_gang.concurrent_syncs, 5);
     assert_eq!(topology.name, "grove-topology");
@@ -151,8 +151,8 @@ scheduler:
     assert_eq!(fields(&warnings), unsupported);
     assert_eq!(configuration.rate_limit, Some(RateLimit { qps: 100.0, burst: 150 }));
     assert_eq!(configuration.leader_election.resource_name.as_deref(), Some("grove-operator-leader-election"));
-    assert_eq!(configuration.server.webhooks.cert_provision_mode, CertProvisionMode::Manual);
-    assert_eq!(configuration.server.metrics.0.to_string(), "127.0.0.1:9445");
+    assert_eq!(configuration.server.webhooks.cert_provision_mode, Some(CertProvisionMode::Manual));
+    assert_eq!(configuration.server.metrics.unwrap_or_default().to_string(), "127.0.0.1:9445");
     assert_eq!(configuration.controllers.pod_clique_scaling_group.concurrent_syncs, 3);
     assert_eq!((configuration.log_level, configuration.log_format), (LogLevel::Debug, LogFormat::Text));
     assert_eq!(configuration.authorizer.exempt_users, ["system:kube-controller-manager"]);
@@ -204,6 +204,14 @@ fn zero_null_and_the_empty_string_mean_the_default() {
     let yaml = "runtimeClientConnection: {qps: 0, burst: 0, contentType: ''}\nleaderElection: {leaseDuration: 0s, renewDeadline: '0', resourceName: ''}\n\
                 server: {metrics: {port: 0, bindAddress: ''}, healthProbes: null}\nlogLevel: ''\ntopology: null\nscheduler: {profiles: [], defaultProfileName: ''}";
     assert_eq!(read(yaml).unwrap(), (OperatorConfiguration::default(), vec![]));
+}
+
+#[test]
+fn an_address_is_set_if_the_file_contains_it() {
+    let yaml = "server: {metrics: {port: 2752}, webhooks: {certProvisionMode: auto}}";
+    let server = read(yaml).unwrap().0.server;
+    assert_eq!((server.metrics, server.health_probes), (Some(Address::default()), None));
+    assert_eq!((server.webhooks.address, server.webhooks.cert_provision_mode), (None, Some(CertProvisionMode::Auto)));
 }
 
 #[test]

@@ -37,25 +37,23 @@ pub struct CommonArgs {
     pub log_level: Option<String>,
 }
 
-/// The name of a flag, and its value if it is set.
-type Flag<'a, T> = (&'a str, Option<T>);
-/// The key of a setting in the configuration, its value, and the default.
-type Configured<'a, T> = (&'a str, T, T);
+/// The name of a flag or the key of a setting in the configuration, and its value if it is set.
+type Setting<'a, T> = (&'a str, Option<T>);
 
-/// The value of `flag`, or that of the configuration. A flag that overrides another configured value than the default causes a warning.
-pub fn flag_or_configured<T: PartialEq + Display>(flag: Flag<'_, T>, configured: Configured<'_, T>) -> T {
+/// The value of `flag`, or that of the configuration, or the default. A flag that overrides another configured value causes a warning.
+pub fn flag_or_configured<T: Default + PartialEq + Display>(flag: Setting<'_, T>, configured: Setting<'_, T>) -> T {
     if let Some(warning) = override_warning(&flag, &configured) {
         tracing::warn!("{warning}");
     }
-    flag.1.unwrap_or(configured.1)
+    flag.1.or(configured.1).unwrap_or_default()
 }
 
 fn override_warning<T: PartialEq + Display>(
-    (name, flag): &Flag<'_, T>,
-    (key, configured, default): &Configured<'_, T>,
+    (name, flag): &Setting<'_, T>,
+    (key, configured): &Setting<'_, T>,
 ) -> Option<String> {
-    let flag = flag.as_ref().filter(|flag| configured != default && configured != *flag)?;
-    Some(format!("{name} {flag} overrides {key} of the configuration, which is {configured}"))
+    let (flag, configured) = (flag.as_ref()?, configured.as_ref()?);
+    (flag != configured).then(|| format!("{name} {flag} overrides {key} of the configuration, which is {configured}"))
 }
 
 #[cfg(test)]
@@ -64,17 +62,20 @@ mod tests {
 
     #[test]
     fn a_flag_has_precedence() {
-        let key = ("server.metrics", 2, 3);
-        assert_eq!(flag_or_configured(("--metrics-address", Some(1)), key), 1);
-        assert_eq!(flag_or_configured(("--metrics-address", None), key), 2);
+        let value = |flag, configured| flag_or_configured(("--metrics-address", flag), ("server.metrics", configured));
+        assert_eq!(value(Some(1), Some(2)), 1);
+        assert_eq!(value(None, Some(2)), 2);
+        assert_eq!(value(None, None), 0);
     }
 
     #[test]
     fn a_flag_overrides_a_configured_value_with_a_warning() {
-        let warning = |flag, configured| override_warning(&("--a", flag), &("server.a", configured, 2));
-        assert_eq!(warning(Some(2), 1).as_deref(), Some("--a 2 overrides server.a of the configuration, which is 1"));
-        for (flag, configured) in [(None, 1), (Some(1), 1), (Some(1), 2)] {
-            assert_eq!(warning(flag, configured), None, "{flag:?} {configured}");
+        let warning = |flag, configured| override_warning(&("--a", flag), &("server.a", configured));
+        // The configured value is the default.
+        let text = "--a 2 overrides server.a of the configuration, which is 0";
+        assert_eq!(warning(Some(2), Some(0)).as_deref(), Some(text));
+        for (flag, configured) in [(None, Some(1)), (Some(1), Some(1)), (Some(1), None)] {
+            assert_eq!(warning(flag, configured), None, "{flag:?} {configured:?}");
         }
     }
 }

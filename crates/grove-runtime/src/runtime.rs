@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::{
     SYSTEM_NAMESPACE,
-    configuration::{OperatorConfiguration, RateLimit, Server},
+    configuration::{Address, OperatorConfiguration, RateLimit},
 };
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -91,11 +91,11 @@ impl Runtime {
         let agent = format!("{name}/{version} ({identity})");
         let Connection { clients, lease_config, server, namespace } =
             client::connect(kubeconfig, &agent, configuration.rate_limit).await?;
-        let (configured, default) = (&configuration.server, Server::default());
-        let probes = ("server.healthProbes", configured.health_probes.0, default.health_probes.0);
-        let metrics = ("server.metrics", configured.metrics.0, default.metrics.0);
-        let probe_address = flag_or_configured(("--probe-address", args.probe_address), probes);
-        let metrics_address = flag_or_configured(("--metrics-address", args.metrics_address), metrics);
+        let probes = ("server.healthProbes", configuration.server.health_probes);
+        let metrics = ("server.metrics", configuration.server.metrics);
+        let Address(probe_address) = flag_or_configured(("--probe-address", args.probe_address.map(Address)), probes);
+        let Address(metrics_address) =
+            flag_or_configured(("--metrics-address", args.metrics_address.map(Address)), metrics);
         let runtime = if configuration.leader_election.enabled {
             let leadership = Leadership::standby();
             let settings = configuration.leader_election.clone();

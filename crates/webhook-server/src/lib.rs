@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::FutureExt;
 use futures::future::try_join3;
-use grove_api_types::configuration::WebhookServer;
+use grove_api_types::configuration::Address;
 use grove_runtime::args::flag_or_configured;
 use grove_runtime::listen;
 use grove_runtime::ready::Readiness;
@@ -52,13 +52,13 @@ pub const NAME: &str = "webhook-server";
 /// # Errors
 /// If the address is already in use, or the directory of the certificate files cannot be watched.
 pub async fn run(runtime: &Runtime, args: &WebhookArgs) -> anyhow::Result<()> {
-    let (configured, default) = (&runtime.config().server.webhooks, WebhookServer::default());
-    let addresses = ("server.webhooks", configured.address.0, default.address.0);
-    let address = flag_or_configured(("--webhook-address", args.webhook_address), addresses);
+    let configured = &runtime.config().server.webhooks;
+    let addresses = ("server.webhooks", configured.address);
+    let Address(address) = flag_or_configured(("--webhook-address", args.webhook_address.map(Address)), addresses);
     let listener = listen::bind(address, "webhooks").await?;
     let metrics = WebhookMetrics::new(runtime.metrics().registry()).context("could not register the metrics")?;
     let serving_cert = ServingCert::default();
-    let modes = ("server.webhooks.certProvisionMode", configured.cert_provision_mode, default.cert_provision_mode);
+    let modes = ("server.webhooks.certProvisionMode", configured.cert_provision_mode);
     let options = CertOptions {
         mode: flag_or_configured(("--cert-provision-mode", args.cert_provision_mode.map(Into::into)), modes),
         subject_alt_names: args.certificate_names.clone(),

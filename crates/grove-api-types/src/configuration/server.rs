@@ -12,12 +12,15 @@ pub struct Server {
     /// `server.webhooks`
     pub webhooks: WebhookServer,
     /// `server.healthProbes`: serves `/healthz` and `/readyz`. Default port: 2751.
-    pub health_probes: Address<2751>,
+    pub health_probes: Option<Address<2751>>,
     /// `server.metrics`: serves `/metrics`. Default port: 2752.
-    pub metrics: Address<2752>,
+    pub metrics: Option<Address<2752>>,
 }
 
 /// An address that a service listens on. `PORT` is the default port.
+///
+/// It and the other settings that a flag overrides are `Option`s: a service warns if its flag overrides what the file contains, also
+/// if the file contains the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address<const PORT: u16>(pub SocketAddr);
 
@@ -27,17 +30,23 @@ impl<const PORT: u16> Default for Address<PORT> {
     }
 }
 
+impl<const PORT: u16> Display for Address<PORT> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The address and the certificate of the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookServer {
     /// `bindAddress` and `port`. Default port: 2750.
-    pub address: Address<2750>,
+    pub address: Option<Address<2750>>,
     /// The directory with `tls.crt` and `tls.key`.
     pub server_cert_dir: String,
     /// The Secret that contains the certificate.
     pub secret_name: String,
     /// The issuer of the certificate. Default: `auto`.
-    pub cert_provision_mode: CertProvisionMode,
+    pub cert_provision_mode: Option<CertProvisionMode>,
 }
 
 /// The issuer of the webhook's certificate.
@@ -66,10 +75,10 @@ impl Display for CertProvisionMode {
 impl Default for WebhookServer {
     fn default() -> Self {
         Self {
-            address: Address::default(),
+            address: None,
             server_cert_dir: "/etc/grove-operator/webhook-certs".into(),
             secret_name: "grove-webhook-server-cert".into(),
-            cert_provision_mode: CertProvisionMode::default(),
+            cert_provision_mode: None,
         }
     }
 }
@@ -99,13 +108,13 @@ impl WebhookServer {
             address: Address::read(section),
             server_cert_dir: section.non_empty_string("serverCertDir").unwrap_or(default.server_cert_dir),
             secret_name,
-            cert_provision_mode: section.enum_value("certProvisionMode", &CertProvisionMode::ALL).unwrap_or_default(),
+            cert_provision_mode: section.enum_value("certProvisionMode", &CertProvisionMode::ALL),
         }
     }
 }
 
 impl<const PORT: u16> Address<PORT> {
-    fn read(section: &Section<'_>) -> Self {
+    fn read(section: &Section<'_>) -> Option<Self> {
         let Self(default) = Self::default();
         let host = section.non_empty_string("bindAddress").map(|host| parse_host(&host));
         if host == Some(None) {
@@ -116,7 +125,8 @@ impl<const PORT: u16> Address<PORT> {
         if port == Some(None) {
             section.invalid("port", "must be between 1 and 65535");
         }
-        Self(SocketAddr::new(host.flatten().unwrap_or(default.ip()), port.flatten().unwrap_or(PORT)))
+        let is_set = host.is_some() || port.is_some();
+        is_set.then(|| Self(SocketAddr::new(host.flatten().unwrap_or(default.ip()), port.flatten().unwrap_or(PORT))))
     }
 }
 
