@@ -168,9 +168,15 @@ impl Daemon {
         outputs
     }
 
+    /// An entry that was removed and added again is not ready, although no event of the pod follows. NVIDIA's driver corrects that when
+    /// its informers resync.
     fn object_changed(&mut self, object: StateObject) -> Vec<Output> {
         self.state.remember(object);
-        self.queue(Task::Register)
+        let mut outputs = self.queue(Task::Register);
+        if matches!(self.strategy.registration().publish_readiness(&self.state), Ok(Some(_))) {
+            outputs.extend(self.queue(Task::PublishReadiness));
+        }
+        outputs
     }
 
     fn queue(&mut self, task: Task) -> Vec<Output> {

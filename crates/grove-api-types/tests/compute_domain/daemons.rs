@@ -128,6 +128,17 @@ fn readiness_before_the_entry_is_reported_and_retried() {
 }
 
 #[test]
+fn an_entry_that_lost_its_readiness_gets_it_again_without_an_event_of_the_pod() {
+    for strategy in [Strategy::RmwStatus, Strategy::SsaStatus] {
+        let mut driver = Driver::new(strategy);
+        driver.handle(Input::PodChanged { is_ready: true, published: None });
+        let outputs = driver.observe(domain(DOMAIN_UID, 1, &[entry(0, 0)]));
+        let [request] = sent(&outputs)[..] else { panic!("one request, not {outputs:?}") };
+        assert_eq!(request.body["status"]["nodes"][0]["status"], "Ready");
+    }
+}
+
+#[test]
 fn versions_that_are_older_or_of_another_domain_are_ignored() {
     let mut driver = Driver::new(Strategy::RmwStatus);
     driver.observe(domain(DOMAIN_UID, 9, &[entry(0, 4), entry(1, 0)]));
