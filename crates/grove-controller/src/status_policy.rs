@@ -6,7 +6,7 @@
 //! the progress constants do not delay its write. The debounce, the cooldown, a backlog of reconciles (`max_wait`) and pending watch
 //! events delay it. But a set reads the statuses of its cliques and groups, so their progress also delays `updatedReplicas` and the end of
 //! `PodsOutdated` of the set.
-//! After a failed write, the backoff of failed reconciles applies (`grove-runtime/src/backoff.rs`).
+//! After a failed write, the backoff of failed reconciles applies (`grove-process/src/backoff.rs`).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile
 //! writes no status ([`StatusWriter::write_after`](crate::status_writer::StatusWriter::write_after)). If the reconciled object

@@ -1,4 +1,4 @@
-//! The process shell of every Grove service: configuration, telemetry, client, probes, leader election, informers.
+//! The process shell of every Grove service: configuration, leader election, informers, and the modules of `grove-process`.
 //!
 //! Modules in reading order: a [`process`] starts its [`runtime::Runtime`]; that starts informers, which fill [`caches`].
 //! The crate contains no rule of the Grove API.
@@ -9,28 +9,21 @@ pub mod process;
 pub mod runtime;
 
 pub mod args;
-pub mod client;
 pub mod config;
-pub mod telemetry;
 
-pub mod health_and_metrics;
-pub mod listen;
 pub mod metrics;
-pub mod ready;
-pub mod signals;
 
 mod identity;
 pub mod leader_election;
 pub mod leadership;
-
-pub mod rbac;
 
 pub mod caches;
 mod foreign_owners;
 pub mod live_list;
 pub mod object_decoding;
 
-pub mod api_error;
-pub mod backoff;
 pub mod clock;
-pub mod failure_log;
+
+pub use grove_process::{
+    api_error, backoff, client, failure_log, health_and_metrics, listen, rbac, ready, signals, telemetry,
+};

@@ -2,12 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::Collector,
-};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector};
 
-use crate::foreign_owners::ForeignOwners;
+use crate::{foreign_owners::ForeignOwners, health_and_metrics};
 
 /// A delay of more than 100 ms shows that a computation blocked the thread of the leader election.
 const RENEWAL_DELAY_BUCKETS: [f64; 6] = [0.001, 0.005, 0.02, 0.1, 1.0, 10.0];
@@ -134,9 +131,7 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format.
     pub fn render(&self) -> Result<String, prometheus::Error> {
-        let mut text = vec![];
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        health_and_metrics::render(&self.registry)
     }
 
     /// Measures one reconciliation until the timer is dropped.

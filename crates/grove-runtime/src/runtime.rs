@@ -117,7 +117,7 @@ impl Runtime {
         };
         runtime.metrics().set_config_hash(&hash);
         runtime.inner.signals.lock().replace(signals);
-        let (readiness, metrics) = (runtime.readiness().clone(), runtime.metrics().clone());
+        let (readiness, metrics) = (runtime.readiness().clone(), runtime.metrics().registry().clone());
         health_and_metrics::serve(probe_address, metrics_address, readiness, metrics).await?;
         tracing::info!(service = name, version, identity, server, configuration = hash, "started");
         Ok(runtime)

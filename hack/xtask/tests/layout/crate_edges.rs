@@ -1,4 +1,4 @@
-//! Dependencies between the crates of the workspace: api-types ← runtime ← controller ← services, and no service uses another.
+//! Dependencies between the crates of the workspace: api-types ← process ← runtime ← controller ← services, and no service uses another.
 
 use super::{
     manifests::{Dependency, dependencies, parse},
@@ -9,8 +9,9 @@ use toml::Value;
 
 const SUPPORT: &str = "grove-test-support";
 const HARNESS: &str = "grove-dev-harness";
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "grove-api-types",
+    "grove-process",
     "grove-runtime",
     "grove-controller",
     "pcs-controller",
@@ -33,9 +34,8 @@ const SERVICES: [&str; 5] =
 fn allowed(krate: &str) -> Option<Vec<&'static str>> {
     let allowed = match krate {
         "grove-api-types" => vec![],
-        "grove-runtime" | "grove-initc" | "compute-domain-daemon" | HARNESS => {
-            vec!["grove-api-types"]
-        }
+        "grove-process" | "grove-initc" | HARNESS => vec!["grove-api-types"],
+        "grove-runtime" | "compute-domain-daemon" => vec!["grove-api-types", "grove-process"],
         "e2e" => vec!["grove-api-types", HARNESS],
         "grove-controller" => vec!["grove-api-types", "grove-runtime"],
         SUPPORT => vec!["grove-api-types"],
@@ -83,7 +83,9 @@ fn crates_use_only_what_the_map_allows() {
 fn every_forbidden_edge_is_found() {
     for (krate, kind, dependency) in [
         ("grove-api-types", "dependencies", "grove-runtime"),
+        ("grove-process", "dependencies", "grove-runtime"),
         ("grove-runtime", "dependencies", "grove-controller"),
+        ("compute-domain-daemon", "dependencies", "grove-runtime"),
         ("grove-controller", "dependencies", "pcs-controller"),
         ("pcs-controller", "dependencies", "pclq-controller"),
         ("pclq-controller", "dev-dependencies", "pcs-controller"),

@@ -6,7 +6,7 @@ use super::{source::Source, tree};
 
 /// The pure layers of a reconciler.
 const LAYERS: [&str; 4] = ["observed", "desired", "plan", "status"];
-/// The pure modules of grove-runtime and grove-controller.
+/// The pure modules of grove-process and grove-controller.
 const LIBRARY_MODULES: [&str; 3] = ["plan", "conditions", "rbac"];
 /// Words that pure code does not contain.
 const IMPURE: [&str; 7] = ["async", ".await", "Client", "Api<", "Api::", "tokio", "now("];
@@ -14,7 +14,7 @@ const IMPURE: [&str; 7] = ["async", ".await", "Client", "Api<", "Api::", "tokio"
 fn is_pure(source: &Source) -> bool {
     match source.krate() {
         Some("grove-api-types") => true,
-        Some(krate @ ("grove-runtime" | "grove-controller")) => {
+        Some(krate @ ("grove-process" | "grove-controller")) => {
             source.within(krate).is_some_and(|path| LIBRARY_MODULES.contains(&first_stem(path)))
         }
         Some(krate) => {
@@ -75,7 +75,7 @@ fn io_in_a_pure_module_is_found() {
         "crates/pcs-controller/src/set/status.rs",
         "crates/grove-api-types/src/v1alpha1/pod_clique.rs",
         "crates/grove-controller/src/plan.rs",
-        "crates/grove-runtime/src/rbac.rs",
+        "crates/grove-process/src/rbac.rs",
     ];
     for (line, word) in lines {
         for file in files {

@@ -41,7 +41,10 @@ fn sleeps(source: &Source) -> Vec<String> {
 /// Literals that join two values with a dash. Only `names.rs` builds names.
 fn joined_names(source: &Source) -> Vec<String> {
     let is_names = source.path.strip_prefix(NAMES).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'));
-    if source.krate().is_none() || matches!(source.krate(), Some("grove-runtime" | "grove-controller")) || is_names {
+    if source.krate().is_none()
+        || matches!(source.krate(), Some("grove-process" | "grove-runtime" | "grove-controller"))
+        || is_names
+    {
         return Vec::new();
     }
     let is_joined = |literal: &Fragment| {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, extract::State, http::HeaderMap, routing::get};
-use grove_runtime::client;
+use grove_process::client;
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, time::timeout};

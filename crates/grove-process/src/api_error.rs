@@ -79,12 +79,12 @@ impl ApiError {
     }
 
     /// The error of a request that got no answer within `limit`.
-    pub(crate) fn timeout(limit: Duration) -> Self {
+    pub fn timeout(limit: Duration) -> Self {
         Self::new(0, "Timeout", RequestTimeout(limit).to_string())
     }
 
     /// The error of a request for a kind that the API server does not serve.
-    pub(crate) fn not_served() -> Self {
+    pub fn not_served() -> Self {
         let message = "the API server does not serve this kind; its definition has to be installed";
         Self::new(404, Self::NOT_SERVED, message)
     }

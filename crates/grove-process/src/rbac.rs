@@ -1,4 +1,4 @@
-//! RBAC rules. Each service declares its rules in code, and `cargo xtask generate` renders them as manifests.
+//! RBAC rules. Each process declares its rules in code, and `cargo xtask generate` renders them as manifests.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -33,6 +33,11 @@ impl Backoff {
         Self::new(Duration::from_millis(500), Duration::from_mins(1), Duration::from_hours(1))
     }
 
+    /// For a child process that ends by itself: 1 s to 1 min.
+    pub fn for_child_processes() -> Self {
+        Self::new(Duration::from_secs(1), Duration::from_mins(1), Duration::from_mins(5))
+    }
+
     fn new(min: Duration, max: Duration, quiet_period: Duration) -> Self {
         Self { min, max, quiet_period, failures: 0, last_failure: None }
     }
@@ -47,14 +52,18 @@ impl Backoff {
         self.last_failure = Some(now);
         let doubled = exponential_delay(self.min, self.max, self.failures);
         self.failures += 1;
-        let [a, b, c, d, ..] = random_number().to_ne_bytes();
-        let jitter = f64::from(u32::from_ne_bytes([a, b, c, d])) / f64::from(u32::MAX);
-        self.min.max(doubled.mul_f64(0.5 + 0.5 * jitter))
+        self.min.max(doubled.mul_f64(0.5 + 0.5 * random_fraction()))
     }
 }
 
+/// A random number from 0 to 1.
+pub fn random_fraction() -> f64 {
+    let [a, b, c, d, ..] = random_number().to_ne_bytes();
+    f64::from(u32::from_ne_bytes([a, b, c, d])) / f64::from(u32::MAX)
+}
+
 /// A random number without cryptographic quality. The standard library seeds each `RandomState` from the system.
-pub(crate) fn random_number() -> u64 {
+pub fn random_number() -> u64 {
     RandomState::new().hash_one(0)
 }
 

@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
+use prometheus::{Encoder, Registry, TextEncoder};
 
-use crate::{listen, metrics::Metrics, ready::Readiness};
+use crate::{listen, ready::Readiness};
 
 /// Serves the probes on one address and the metrics on another until the process ends.
 pub async fn serve(
     probe_address: SocketAddr,
     metrics_address: SocketAddr,
     readiness: Readiness,
-    metrics: Metrics,
+    metrics: Registry,
 ) -> anyhow::Result<()> {
     spawn(probe_address, "probes", probe_routes(readiness)).await?;
     spawn(metrics_address, "metrics", metrics_routes(metrics)).await
@@ -43,21 +44,29 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, lines.collect())
 }
 
-fn metrics_routes(metrics: Metrics) -> Router {
-    Router::new().route("/metrics", get(render)).with_state(metrics)
+fn metrics_routes(metrics: Registry) -> Router {
+    Router::new().route("/metrics", get(respond)).with_state(metrics)
 }
 
-async fn render(State(metrics): State<Metrics>) -> (StatusCode, String) {
-    match metrics.render() {
+async fn respond(State(metrics): State<Registry>) -> (StatusCode, String) {
+    match render(&metrics) {
         Ok(text) => (StatusCode::OK, text),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
+}
+
+/// The metrics as text.
+pub fn render(metrics: &Registry) -> Result<String, prometheus::Error> {
+    let mut text = vec![];
+    TextEncoder::new().encode(&metrics.gather(), &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
+    use prometheus::IntCounter;
     use tower::ServiceExt;
 
     use super::*;
@@ -82,10 +91,12 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_served_as_text() {
-        let metrics = Metrics::new().unwrap();
-        metrics.record_list("Pod");
+        let metrics = Registry::new();
+        let lists = IntCounter::new("lists_total", "Lists.").unwrap();
+        metrics.register(Box::new(lists.clone())).unwrap();
+        lists.inc();
         let (status, text) = fetch(metrics_routes(metrics), "/metrics").await;
         assert_eq!(status, 200);
-        assert!(text.contains(r#"reflector_lists_total{kind="Pod"} 1"#), "{text}");
+        assert!(text.contains("\nlists_total 1\n"), "{text}");
     }
 }
