@@ -18,13 +18,18 @@ use tokio::task::JoinHandle;
 
 use crate::namespace::Namespace;
 
+mod daemon;
 mod history;
 
+pub use daemon::{Daemon, DaemonSpec};
 pub use history::DomainHistory;
 
 /// The file with the CRD.
 pub const CRD_FILE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components/compute-domains/computedomain.yaml");
+/// The file with the CRD of the objects of cliques.
+pub const CLIQUE_CRD_FILE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components/compute-domains/computedomainclique.yaml");
 /// The finalizer by which the driver protects its own objects.
 pub const DRIVER_FINALIZER: &str = "resource.nvidia.com/computeDomain";
 /// The label of a node that takes part in a domain: the UID of the domain.

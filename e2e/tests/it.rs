@@ -47,6 +47,7 @@ mod it {
         mod connection_loss;
         mod default_minima;
         mod degraded;
+        mod domain_daemons;
         mod dry_run;
         mod event_driven;
         mod failed_up;

@@ -31,7 +31,7 @@ async fn kubectl_applies_every_base() {
 }
 
 /// A base, a component, and the differences that the component makes. The test of certificates covers the component for cert-manager.
-const COMPONENTS: [(&str, &str, &[&str]); 7] = [
+const COMPONENTS: [(&str, &str, &[&str]); 8] = [
     ("webhook-server", "authorizer", &["ValidatingWebhookConfiguration/authorizer-webhook is added"]),
     (
         "webhook-server",
@@ -66,6 +66,17 @@ const COMPONENTS: [(&str, &str, &[&str]); 7] = [
             "ValidatingAdmissionPolicyBinding/pcs-controller-sets.grove.io is added",
             "ValidatingAdmissionPolicyBinding/topology-controller-children.grove.io is added",
             "ValidatingAdmissionPolicyBinding/topology-controller-topologies.grove.io is added",
+        ],
+    ),
+    (
+        "mnnvl-controller",
+        "compute-domain-state",
+        &[
+            "ClusterRole/compute-domain-daemon is added",
+            "ClusterRoleBinding/compute-domain-daemon is added",
+            "Role/compute-domain-daemon is added",
+            "RoleBinding/compute-domain-daemon is added",
+            "ServiceAccount/compute-domain-daemon is added",
         ],
     ),
     (

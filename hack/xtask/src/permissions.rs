@@ -92,11 +92,14 @@ pub fn granted(account: &str, rules: &[PolicyRule]) -> BTreeSet<Access> {
     permissions.collect()
 }
 
-/// The permissions of all services, with those on the kinds of schedulers.
+/// The permissions of all services, with those on the kinds of schedulers, and of the daemons of compute domains.
 pub fn granted_to_all() -> BTreeSet<Access> {
     let of_schedulers = generate::rules_of_schedulers();
     let of_schedulers = of_schedulers.iter().flat_map(|of| granted(of.service, &of.rules));
-    generate::rules().iter().flat_map(|(service, rules)| granted(service, rules)).chain(of_schedulers).collect()
+    let of_daemon = granted(compute_domain_daemon::NAME, &compute_domain_daemon::rbac::rules());
+    let of_services = generate::rules();
+    let of_services = of_services.iter().flat_map(|(service, rules)| granted(service, rules));
+    of_services.chain(of_schedulers).chain(of_daemon).collect()
 }
 
 /// The requests by which the services find out whether they may use the workload API. Most dev clusters lack the component that permits

@@ -7,7 +7,7 @@ use crate::webhooks::WebhookRoute;
 use crate::workload_api::WorkloadApi;
 use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
-use grove_api_types::configuration::{OperatorConfiguration, Schedulers};
+use grove_api_types::configuration::{OperatorConfiguration, StateSync};
 use grove_api_types::scheduler::{GangSupport, Scheduler};
 use grove_dev_harness::readiness_probe;
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ pub(crate) async fn build() -> Result<()> {
     // With xtask in the selection, Cargo resolves the same features of dependencies as for `cargo xtask`, so it compiles no
     // dependency twice.
     cargo.args(["build", "--package", "xtask"]);
-    for service in SERVICES {
-        cargo.args(["--package", service]);
+    for package in SERVICES.into_iter().chain([compute_domain_daemon::NAME]) {
+        cargo.args(["--package", package]);
     }
     if !cfg!(debug_assertions) {
         // An optimised xtask starts the services from its own folder, which has the optimised ones.
@@ -56,6 +56,10 @@ pub(crate) fn manifests(
     }
     let is_permitted =
         |scheduler: &Scheduler| workload_api.is_permitted() || scheduler.gang_support() != GangSupport::WorkloadApi;
+    if state_sync(&configuration) == StateSync::Grove {
+        rendered += workspace::NEXT_MANIFEST;
+        rendered += &workspace::kustomization(&workspace::root().join("deploy/components/compute-domain-state"))?;
+    }
     for scheduler in configured_schedulers(&configuration).filter(is_permitted) {
         let file = workspace::root().join(generate::scheduler_rbac(scheduler));
         rendered += workspace::NEXT_MANIFEST;
@@ -71,12 +75,20 @@ pub(crate) fn manifests(
     Ok(all)
 }
 
+/// The configuration in the text. The services report the errors of an invalid one.
+fn read(configuration: &str) -> OperatorConfiguration {
+    let content: serde_json::Value = serde_saphyr::from_str(configuration).unwrap_or_default();
+    OperatorConfiguration::read(&content).map(|(read, _)| read).unwrap_or_default()
+}
+
+/// The writer of the state of compute domains.
+fn state_sync(configuration: &str) -> StateSync {
+    read(configuration).compute_domains.state_sync
+}
+
 /// The schedulers of the configuration with a component of their own.
 fn configured_schedulers(configuration: &str) -> impl Iterator<Item = Scheduler> {
-    let content: serde_json::Value = serde_saphyr::from_str(configuration).unwrap_or_default();
-    // The services report the errors of an invalid configuration.
-    let schedulers =
-        OperatorConfiguration::read(&content).map_or_else(|_| Schedulers::default(), |(read, _)| read.schedulers);
+    let schedulers = read(configuration).schedulers;
     let with_component: BTreeSet<_> = generate::rules_of_schedulers().iter().map(|of| of.scheduler).collect();
     with_component.into_iter().filter(move |scheduler| schedulers.contains(*scheduler))
 }

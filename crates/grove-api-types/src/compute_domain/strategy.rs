@@ -46,6 +46,11 @@ impl Strategy {
         ("controller-clique", Self::ControllerClique),
     ];
 
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, strategy)| *strategy == self).map_or("", |(name, _)| name)
+    }
+
     /// The strategy of a domain, by the feature gate `ComputeDomainCliques` and by `syncStrategy`, which overrides the gate.
     pub fn configured(cliques: bool, strategy: Option<Self>) -> Self {
         strategy.unwrap_or(if cliques { Self::ControllerClique } else { Self::SsaStatus })

@@ -9,6 +9,10 @@ name!(
     ComputeDomainCliqueName
 );
 name!(
+    /// Host name of a daemon in the files that its peers' IMEX processes read.
+    ImexHostName
+);
+name!(
     /// Name of the field manager by which the daemon of a node applies its entry.
     DaemonFieldManager
 );
@@ -17,6 +21,23 @@ impl ComputeDomainCliqueName {
     /// The object of a clique: `<UID of the domain>.<clique>`.
     pub fn of_domain(domain_uid: &str, clique: &str) -> Self {
         Self(format!("{domain_uid}.{clique}"))
+    }
+}
+
+impl ImexHostName {
+    const PREFIX: &str = "compute-domain-daemon-";
+
+    /// Whether the name is that of a daemon of any domain.
+    pub fn is_one(name: &str) -> bool {
+        name.starts_with(Self::PREFIX)
+    }
+
+    /// The name of the daemon with the index: `compute-domain-daemon-<domain>-0007`. `<domain>` is the begin of the UID of its domain. A
+    /// peer that still knows the address of an earlier daemon, which now belongs to a daemon of another domain, addresses it by a name that
+    /// this one does not have.
+    pub fn of_daemon(domain_uid: &str, index: i64) -> Self {
+        let domain: String = domain_uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        Self(format!("{}{}-{index:04}", Self::PREFIX, domain.to_ascii_lowercase()))
     }
 }
 

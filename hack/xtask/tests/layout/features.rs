@@ -11,7 +11,7 @@ use std::{
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// The packages that `up` selects, and those that `test` selects.
-const SERVICES: [&str; 14] = [
+const SERVICES: [&str; 16] = [
     "-p",
     "xtask",
     "-p",
@@ -24,6 +24,8 @@ const SERVICES: [&str; 14] = [
     "mnnvl-controller",
     "-p",
     "webhook-server",
+    "-p",
+    "compute-domain-daemon",
     "-e",
     "normal,build",
 ];

@@ -27,6 +27,7 @@ fn services(krate: &str, file: &str) -> &'static str {
         ("grove-controller", "resource_claims.rs") => "pcs-controller, pclq-controller",
         ("grove-controller", _) => "all controllers",
         ("webhook-server", _) => "webhook-server",
+        ("compute-domain-daemon", _) => "compute-domain-daemon",
         _ => "unknown",
     }
 }

@@ -4,17 +4,18 @@
 use super::{source::Source, tree};
 
 /// The files and folders with exceptions.
-const EXCEPTIONS: [(&str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str); 12] = [
     ("crates/grove-controller/src/executor", "writes the steps of plans"),
     ("crates/grove-controller/src/events", "writes events"),
     ("crates/grove-runtime/src/leader_election", "writes the Lease"),
+    ("crates/compute-domain-daemon/src/api", "writes the entry and the pod of a daemon"),
     ("crates/webhook-server/src/certs", "writes certificates and CA bundles"),
     ("crates/webhook-server/src/template_review", "asks what a user may do"),
     ("crates/grove-runtime/src/caches/reflector", "reads lists and watches as JSON"),
     ("crates/grove-runtime/src/live_list", "reads lists as JSON"),
     ("crates/pcs-controller/src/incarnations/live_reads", "sends a dry run"),
     ("crates/grove-runtime/src/clock", "reads the clock"),
-    ("crates/grove-runtime/src/telemetry", "reads the variables of OpenTelemetry"),
+    ("crates/grove-process/src/telemetry", "reads the variables of OpenTelemetry"),
     ("crates/grove-test-support/src/fuzz", "reads the flags of fuzz tests from variables"),
 ];
 

@@ -15,7 +15,8 @@ use crate::it::account_policy::wait_until_denied;
 const NAMESPACE: &str = "team-x";
 const BASES: [&str; 6] =
     ["common", "pcs-controller", "pclq-controller", "topology-controller", "mnnvl-controller", "webhook-server"];
-const COMPONENTS: [&str; 8] = [
+const COMPONENTS: [&str; 9] = [
+    "compute-domain-state",
     "controller-policy",
     "authorizer",
     "network-policy",
