@@ -44,7 +44,11 @@ impl Readiness {
         self.add(component.into(), true)
     }
 
-    fn add(&self, component: String, is_probe_only: bool) -> ReadyHandle {
+    fn add(&self, mut component: String, is_probe_only: bool) -> ReadyHandle {
+        // Two informers of one kind are two components.
+        while self.pending.borrow().contains_key(&component) {
+            component += "+";
+        }
         self.pending.send_modify(|pending| {
             pending.insert(component.clone(), PendingComponent { reason: None, is_probe_only });
         });
@@ -106,6 +110,16 @@ mod tests {
         assert_eq!(readiness.wait().now_or_never(), None);
         gangs.set_ready();
         assert_eq!(readiness.wait().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn two_components_of_one_name_are_two() {
+        let readiness = Readiness::new();
+        let (first, second) = (readiness.register("pods"), readiness.register("pods"));
+        first.set_ready();
+        assert_eq!(readiness.pending(), BTreeMap::from([("pods+".to_owned(), None)]));
+        second.set_ready();
+        assert!(readiness.pending().is_empty());
     }
 
     #[tokio::test]
