@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Parser, Subcommand};
 use grove_api_types::compute_domain::daemon_state::Identity;
@@ -84,7 +85,7 @@ pub struct NodeArgs {
     pub pod_namespace: String,
 
     /// The number of nodes of a clique.
-    #[arg(long, env = "MAX_NODES_PER_IMEX_DOMAIN", default_value_t = MAX_NODES_PER_CLIQUE)]
+    #[arg(long, env = "MAX_NODES_PER_IMEX_DOMAIN", default_value_t = MAX_NODES_PER_CLIQUE, value_parser = parse_max_nodes)]
     pub max_nodes_per_imex_domain: usize,
 }
 
@@ -96,11 +97,11 @@ pub struct SyncArgs {
     pub feature_gates: FeatureGates,
 
     /// The strategy; it overrides the feature gate.
-    #[arg(long, env = "SYNC_STRATEGY", value_parser = parse_strategy)]
-    pub sync_strategy: Option<Strategy>,
+    #[arg(long, env = "SYNC_STRATEGY", default_value = "", hide_default_value = true)]
+    pub sync_strategy: SyncStrategy,
 
     /// The limit of requests per second to the API server [default: none].
-    #[arg(long, env = "KUBE_API_QPS", requires = "kube_api_burst")]
+    #[arg(long, env = "KUBE_API_QPS", requires = "kube_api_burst", value_parser = parse_qps)]
     pub kube_api_qps: Option<f64>,
 
     /// The requests that may exceed this limit.
@@ -202,13 +203,13 @@ impl NodeArgs {
 impl SyncArgs {
     /// The strategy of the daemon.
     pub fn strategy(&self) -> Strategy {
-        Strategy::configured(self.feature_gates.has_cliques, self.sync_strategy)
+        Strategy::configured(self.feature_gates.has_cliques, self.sync_strategy.0)
     }
 
     /// The limit of the requests.
     pub fn rate_limit(&self) -> Option<RateLimit> {
         let (qps, burst) = self.kube_api_qps.zip(self.kube_api_burst)?;
-        (qps > 0.0 && burst > 0).then_some(RateLimit { qps, burst })
+        (burst > 0).then_some(RateLimit { qps, burst })
     }
 }
 
@@ -219,10 +220,30 @@ impl ProcessArgs {
     }
 }
 
-fn parse_strategy(name: &str) -> Result<Strategy, String> {
-    let known = Strategy::ALL.iter().find(|(known, _)| *known == name);
-    let names: Vec<_> = Strategy::ALL.iter().map(|(name, _)| *name).collect();
-    known.map(|(_, strategy)| *strategy).ok_or_else(|| format!("supported values: {}", names.join(", ")))
+/// A strategy. The empty text means that of the feature gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncStrategy(pub Option<Strategy>);
+
+impl FromStr for SyncStrategy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name.is_empty() {
+            return Ok(Self(None));
+        }
+        let known = Strategy::ALL.iter().find(|(known, _)| *known == name);
+        let names: Vec<_> = Strategy::ALL.iter().map(|(name, _)| *name).collect();
+        let unknown = || format!("supported values: {}", names.join(", "));
+        known.map(|(_, strategy)| Self(Some(*strategy))).ok_or_else(unknown)
+    }
+}
+
+fn parse_max_nodes(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|number| (1..=9999).contains(number)).ok_or("must be from 1 to 9999")
+}
+
+fn parse_qps(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|rate| (0.001..=1e6).contains(rate)).ok_or("must be from 0.001 to 1000000")
 }
 
 #[cfg(test)]
@@ -262,6 +283,7 @@ mod tests {
         let strategy = |arguments: &[&str]| parse(arguments).unwrap().sync.strategy();
         let gate = "--feature-gates=ComputeDomainCliques=true,DynamicMIG=false";
         assert_eq!(strategy(&[]), Strategy::SsaStatus);
+        assert_eq!(strategy(&["--sync-strategy="]), Strategy::SsaStatus);
         assert_eq!(strategy(&[gate]), Strategy::ControllerClique);
         assert_eq!(strategy(&[gate, "--sync-strategy=rmw-status"]), Strategy::RmwStatus);
         let error = parse(&["--sync-strategy=fast"]).unwrap_err().to_string();
@@ -273,7 +295,12 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().sync.rate_limit(), None);
         let limited = parse(&["--kube-api-qps=5", "--kube-api-burst=10"]).unwrap().sync.rate_limit();
         assert_eq!(limited, Some(RateLimit { qps: 5.0, burst: 10 }));
-        assert!(parse(&["--kube-api-qps=5"]).is_err());
+        for invalid in
+            ["--kube-api-qps=5", "--kube-api-qps=inf --kube-api-burst=1", "--kube-api-qps=0 --kube-api-burst=1"]
+        {
+            assert!(parse(&invalid.split(' ').collect::<Vec<_>>()).is_err(), "{invalid}");
+        }
+        assert!(parse(&["--max-nodes-per-imex-domain=0"]).is_err());
     }
 
     #[test]

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use crate::args::{ImexArgs, NodeArgs};
 
-/// The time limit of the status command.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of the status command. It is shorter than that of the probes, so that this process ends the command.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Succeeds if the status command prints READY, or if the node has no fabric.
 ///

@@ -1,18 +1,17 @@
 //! Lets the state machine of a daemon run: it delivers what happened, and does what the state machine returns.
 
-use std::time::Duration;
-
 use futures::future::OptionFuture;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask, Response};
 use grove_api_types::compute_domain::problem::Problem;
+use grove_api_types::compute_domain::request::Request;
 use grove_api_types::compute_domain::strategy::parameters::{LEAVE_TIMEOUT, retry_delay};
 use grove_process::backoff::random_fraction;
 use grove_process::client::Clients;
 use grove_process::failure_log::FailureLog;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Answer, Api};
@@ -55,29 +54,32 @@ async fn drive(
     let (mut timers, mut in_flight) = (FuturesUnordered::new(), OptionFuture::from(None));
     let (mut problems, mut is_stopping) = (FailureLog::default(), false);
     let mut outputs = daemon.handle(Input::Start);
-    let mut retry_after = None;
+    let mut not_before = None;
     tokio::pin!(inputs);
     loop {
         for output in outputs {
             match output {
-                Output::Queue(task) => timers.push(due(task, retry_after)),
-                Output::Send(request) => in_flight = Some(Box::pin(api.send(request))).into(),
+                Output::Queue(task) => timers.push(due(task)),
+                Output::Send(request) => {
+                    // A daemon that ends does not wait.
+                    let not_before = not_before.filter(|_| !is_stopping);
+                    in_flight = Some(Box::pin(send_at(not_before, api, request))).into();
+                }
                 // Without a receiver, no process needs the change.
                 Output::Imex(change) => drop(imex.send(change)),
                 Output::Report(problem) => report(&problem, &mut problems),
                 Output::Stopped => return,
             }
         }
-        retry_after = None;
         let input = tokio::select! {
             () = stop.cancelled(), if !is_stopping => {
                 is_stopping = true;
                 Input::Stop
             }
             Some(answer) = &mut in_flight => {
-                let Answer { response, retry_after: delay } = answer;
+                let Answer { response, retry_after } = answer;
                 in_flight = None.into();
-                retry_after = delay;
+                not_before = retry_after.map(|delay| Instant::now() + delay);
                 Input::Response(response)
             }
             Some(input) = inputs.next() => input,
@@ -91,11 +93,19 @@ async fn drive(
     }
 }
 
-/// The task after its delay. The API server can prolong it (`Retry-After`).
-async fn due(task: QueuedTask, retry_after: Option<Duration>) -> QueuedTask {
+/// The task after its delay.
+async fn due(task: QueuedTask) -> QueuedTask {
     let jitter = random_fraction() * 2.0 - 1.0;
-    sleep(retry_delay(task.failures, jitter).max(retry_after.unwrap_or_default())).await;
+    sleep(retry_delay(task.failures, jitter)).await;
     task
+}
+
+/// Sends the request when the API server accepts requests again (`Retry-After`).
+async fn send_at(time: Option<Instant>, api: &Api, request: Request) -> Answer {
+    if let Some(time) = time {
+        sleep_until(time).await;
+    }
+    api.send(request).await
 }
 
 fn report(problem: &Problem, log: &mut FailureLog) {
@@ -107,6 +117,7 @@ fn report(problem: &Problem, log: &mut FailureLog) {
         Problem::NoClique { .. } => info(&text),
         Problem::CliqueFull { .. }
         | Problem::IndexOutOfRange { .. }
+        | Problem::InvalidAddress { .. }
         | Problem::TwoDaemons { .. }
         | Problem::NoEntry { .. }
         | Problem::IndexChanged { .. } => warn(&text),

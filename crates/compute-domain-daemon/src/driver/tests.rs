@@ -1,5 +1,7 @@
 //! One daemon with a mock API server: from its start to the removal of its entry.
 
+use std::time::Duration;
+
 use futures::channel::mpsc::UnboundedSender as EventSender;
 use futures::channel::mpsc::unbounded;
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
@@ -7,7 +9,6 @@ use grove_api_types::compute_domain::strategy::Strategy;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::Instant;
 
 use super::*;
 use crate::test_fixtures::identity;

@@ -33,8 +33,14 @@ fn remedy(source: &io::Error) -> &'static str {
     }
 }
 
-/// Writes the files. A file with the right content stays untouched.
-pub(crate) fn write(dir: &Path, hosts_file: &Path, identity: &Identity, peers: &[Entry]) -> Result<(), FileError> {
+/// Writes the files. A file with the right content stays untouched. `foreign` are the lines of the hosts file that are not of the daemon,
+/// from the first read: a write to a full disk may lose them.
+pub(crate) fn write(
+    dir: &Path,
+    (hosts_file, foreign): (&Path, &mut Option<String>),
+    identity: &Identity,
+    peers: &[Entry],
+) -> Result<(), FileError> {
     replace(&dir.join("imexd.cfg"), &config(dir, &identity.pod_ip))?;
     replace(&dir.join("nodes.cfg"), &nodes(identity))?;
     let of_hosts = |source| FileError { file: hosts_file.to_owned(), source };
@@ -42,7 +48,8 @@ pub(crate) fn write(dir: &Path, hosts_file: &Path, identity: &Identity, peers: &
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(of_hosts)?,
     };
-    let content = hosts(&current, identity, peers);
+    let foreign = foreign.get_or_insert_with(|| foreign_lines(&current));
+    let content = hosts(foreign, identity, peers);
     if content != current {
         // The file is a mount, which cannot be replaced.
         fs::write(hosts_file, content).map_err(of_hosts)?;
@@ -75,10 +82,15 @@ fn nodes(identity: &Identity) -> String {
     host_names(identity).fold(String::new(), |text, name| text + name.as_str() + "\n")
 }
 
-/// The hosts file with the addresses of the peers in place of earlier ones. Other lines stay.
-fn hosts(current: &str, identity: &Identity, peers: &[Entry]) -> String {
-    let is_foreign = |line: &&str| !line.split_whitespace().nth(1).is_some_and(ImexHostName::is_one);
-    let mut text = current.lines().filter(is_foreign).fold(String::new(), |text, line| text + line + "\n");
+/// The lines without a name of a daemon.
+fn foreign_lines(hosts: &str) -> String {
+    let is_foreign = |line: &&str| !line.split_whitespace().any(ImexHostName::is_one);
+    hosts.lines().filter(is_foreign).fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// The hosts file: the foreign lines, and the addresses of the peers.
+fn hosts(foreign: &str, identity: &Identity, peers: &[Entry]) -> String {
+    let mut text = foreign.to_owned();
     for (index, name) in (0..).zip(host_names(identity)) {
         let peer = peers.iter().find(|peer| peer.index == index);
         let address = peer.map_or(UNUSED, |peer| &peer.ip_address);

@@ -24,18 +24,26 @@ use crate::metrics::DaemonMetrics;
 /// The time for the process to end after SIGTERM.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A process that started less than this ago may not handle SIGUSR1 yet, which would end it.
+const SIGNAL_DELAY: Duration = Duration::from_secs(3);
+
 /// The IMEX process of a node.
 pub struct Imex {
     command: Command,
     dir: PathBuf,
     hosts_file: PathBuf,
     identity: Identity,
+    /// The lines of the hosts file that are not of the daemon.
+    foreign_hosts: Option<String>,
     metrics: DaemonMetrics,
     /// Until the first start.
     ready: Option<ReadyHandle>,
     /// The peers, once the daemon has an index.
     peers: Option<Vec<Entry>>,
     child: Option<Child>,
+    /// When the process may be signalled.
+    may_signal_at: Option<Instant>,
+    signal_delay: Duration,
     pending: PendingStep,
     backoff: Backoff,
 }
@@ -76,6 +84,9 @@ impl Imex {
             ready: Some(ready),
             peers: None,
             child: None,
+            may_signal_at: None,
+            signal_delay: SIGNAL_DELAY,
+            foreign_hosts: None,
             pending: PendingStep::Nothing,
             backoff: Backoff::for_child_processes(),
         }
@@ -114,9 +125,13 @@ impl Imex {
 
     /// Writes the files and lets the process know them. Returns when to try it again after a failure.
     async fn update(&mut self) -> Option<Instant> {
-        let Err(error) = self.try_update().await else {
-            self.pending = PendingStep::Nothing;
-            return None;
+        let error = match self.try_update().await {
+            Ok(None) => {
+                self.pending = PendingStep::Nothing;
+                return None;
+            }
+            Ok(later) => return later,
+            Err(error) => error,
         };
         let delay = self.backoff.next_delay();
         tracing::warn!("{error} in {delay:?}");
@@ -126,17 +141,25 @@ impl Imex {
         Some(Instant::now() + delay)
     }
 
-    async fn try_update(&mut self) -> Result<(), ImexError> {
-        let Some(peers) = &self.peers else { return Ok(()) };
-        files::write(&self.dir, &self.hosts_file, &self.identity, peers)?;
+    /// Returns when the process can be signalled, if it has just started.
+    async fn try_update(&mut self) -> Result<Option<Instant>, ImexError> {
+        let Some(peers) = &self.peers else { return Ok(None) };
+        files::write(&self.dir, (&self.hosts_file, &mut self.foreign_hosts), &self.identity, peers)?;
         match self.pending {
-            PendingStep::Nothing | PendingStep::Files => Ok(()),
-            PendingStep::Signal => self.signal(Signal::USR1).map_err(ImexError::Signal),
+            PendingStep::Nothing | PendingStep::Files => {}
+            PendingStep::Signal => {
+                let later = self.may_signal_at.filter(|at| *at > Instant::now());
+                if later.is_some() {
+                    return Ok(later);
+                }
+                self.signal(Signal::USR1).map_err(ImexError::Signal)?;
+            }
             PendingStep::Start => {
                 self.terminate().await;
-                self.start()
+                self.start()?;
             }
         }
+        Ok(None)
     }
 
     fn start(&mut self) -> Result<(), ImexError> {
@@ -145,6 +168,7 @@ impl Imex {
         let child = child.map_err(|source| ImexError::Start { command: self.command.clone(), source })?;
         tracing::info!(pid = child.id(), command = %self.command, "IMEX started");
         self.child = Some(child);
+        self.may_signal_at = Some(Instant::now() + self.signal_delay);
         self.metrics.record_imex_start();
         self.ready.take().into_iter().for_each(ReadyHandle::set_ready);
         Ok(())

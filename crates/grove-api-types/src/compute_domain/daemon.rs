@@ -6,6 +6,7 @@
 //! task is queued again with a longer delay, unless a later event has queued the same task since then.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 
 use super::daemon_state::{DaemonState, Identity, Imex, Phase};
 use super::entry::{self, Entry};
@@ -128,6 +129,8 @@ struct InFlight {
     verb: Verb,
     /// The index that the daemon had in the object when it sent the request.
     index: Option<i64>,
+    /// The version of the object that it knew.
+    version: Option<String>,
 }
 
 impl Daemon {
@@ -147,10 +150,11 @@ impl Daemon {
         let mut outputs = match input {
             Input::Start => self.queue_now(Task::Label),
             Input::ObjectChanged(object) => self.object_changed(object),
-            Input::ObjectDeleted => {
-                self.state.object = None;
-                Vec::new()
-            }
+            Input::ObjectDeleted => match self.state.object.take() {
+                Some(_) => self.queue(Task::Join),
+                // The first list of the watch: the daemon joins after it has labelled its pod.
+                None => Vec::new(),
+            },
             Input::PodChanged { is_ready, published } => {
                 self.state.is_ready = is_ready;
                 // The event may be older than the last write of the daemon, which no other client removes.
@@ -214,8 +218,8 @@ impl Daemon {
             }
             match self.decide(task.task) {
                 Ok(Some(request)) => {
-                    let index = self.state.assigned_index();
-                    self.in_flight = Some(InFlight { task, verb: request.verb.clone(), index });
+                    let (index, version) = (self.state.assigned_index(), self.state.version());
+                    self.in_flight = Some(InFlight { task, verb: request.verb.clone(), index, version });
                     outputs.push(Output::Send(request));
                 }
                 Ok(None) => self.complete(task.task, outputs),
@@ -241,10 +245,14 @@ impl Daemon {
     }
 
     fn respond(&mut self, response: Response) -> Vec<Output> {
-        let Some(InFlight { task, verb, index }) = self.in_flight.take() else { return Vec::new() };
+        let Some(InFlight { task, verb, index, version }) = self.in_flight.take() else { return Vec::new() };
         match response {
             Response::Success(object) => object.into_iter().for_each(|object| self.state.remember(object)),
             // The object is deleted, and the entry with it; or the watch reports the next object.
+            // The object was created again after that.
+            Response::NotFound if verb == Verb::Get && version != self.state.version() => {
+                return self.retry(task).into_iter().collect();
+            }
             Response::NotFound if task.task == Task::Leave || verb == Verb::Get => self.state.object = None,
             Response::Conflict if matches!(verb, Verb::Apply { .. }) => {
                 self.state.applies_by_force = true;
@@ -306,7 +314,10 @@ impl Daemon {
         let Some(mut peers) = registration.peers(&self.state) else { return };
         self.remove_invalid(&mut peers, outputs);
         peers.sort_by_key(|peer| peer.index);
-        let Some(index) = entry::of_node(&peers, &self.state.identity.node).map(|own| own.index) else { return };
+        // An entry with another address is that of an earlier pod.
+        let Some(index) = self.state.assigned_index().filter(|own| peers.iter().any(|peer| peer.index == *own)) else {
+            return;
+        };
         let change = match &self.state.imex {
             None => ImexChange::Start(peers.clone()),
             Some(imex) if imex.index != index => {
@@ -324,16 +335,21 @@ impl Daemon {
         outputs.push(Output::Imex(change));
     }
 
-    /// Removes the entries whose index the clique does not have, and reports them.
+    /// Removes the entries whose index the clique does not have, or whose address is none, and reports them. The addresses become lines of
+    /// the hosts file.
     fn remove_invalid(&self, peers: &mut Vec<Entry>, outputs: &mut Vec<Output>) {
         let max_nodes = self.state.identity.max_nodes;
-        peers.retain(|Entry { node_name, clique_id, index, .. }| {
-            let is_valid = entry::is_valid_index(*index, max_nodes);
-            if !is_valid {
-                let (clique, node, index) = (clique_id.clone(), node_name.clone(), *index);
-                outputs.push(Output::Report(Problem::IndexOutOfRange { clique, node, index, max_nodes }));
-            }
-            is_valid
+        peers.retain(|Entry { node_name, clique_id, index, ip_address, .. }| {
+            let (clique, node) = (|| clique_id.clone(), || node_name.clone());
+            let problem = if !entry::is_valid_index(*index, max_nodes) {
+                Problem::IndexOutOfRange { clique: clique(), node: node(), index: *index, max_nodes }
+            } else if ip_address.parse::<IpAddr>().is_err() {
+                Problem::InvalidAddress { clique: clique(), node: node(), address: ip_address.clone() }
+            } else {
+                return true;
+            };
+            outputs.push(Output::Report(problem));
+            false
         });
     }
 }

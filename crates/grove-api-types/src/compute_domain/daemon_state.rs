@@ -100,6 +100,11 @@ impl DaemonState {
         self.object.as_ref().map_or(&[], StateObject::entries)
     }
 
+    /// The resource version of the object that the daemon has read.
+    pub(super) fn version(&self) -> Option<String> {
+        self.object.as_ref()?.metadata().resource_version.clone()
+    }
+
     /// The domain that the daemon has read, without entries.
     pub(super) fn domain(&self) -> Option<&ComputeDomainState> {
         match &*self.object.as_ref()?.object {
@@ -122,11 +127,12 @@ impl DaemonState {
         (own.ip_address == self.identity.pod_ip).then_some(own.index)
     }
 
-    /// Stores the object, unless it is older than the known version, or that of another domain.
+    /// Stores the object, unless it is older than the known version. If it is that of another domain of the same name, the known one does
+    /// not exist any more.
     pub(super) fn remember(&mut self, object: StateObject) {
         let is_older = self.object.as_ref().is_some_and(|known| is_older(object.metadata(), known.metadata()));
-        if !is_older && object.belongs_to(&self.identity.domain_uid) {
-            self.object = Some(object);
+        if !is_older {
+            self.object = Some(object).filter(|object| object.belongs_to(&self.identity.domain_uid));
         }
     }
 }

@@ -30,6 +30,15 @@ pub enum Problem {
         /// The number of indices.
         max_nodes: usize,
     },
+    /// A stored entry has an address that is none.
+    InvalidAddress {
+        /// The clique.
+        clique: String,
+        /// The node of the entry.
+        node: String,
+        /// The address.
+        address: String,
+    },
     /// Two pods of daemons of the domain run on one node.
     TwoDaemons {
         /// The node.
@@ -73,6 +82,11 @@ impl fmt::Display for Problem {
                 "the entry of node {node} in clique {clique} has index {index}, which is not from 0 to {}: delete the entry, and \
                  its daemon registers again",
                 max_nodes.saturating_sub(1)
+            ),
+            Self::InvalidAddress { clique, node, address } => write!(
+                to,
+                "the entry of node {node} in clique {clique} has address {address:?}, which is no IP address: delete the entry, and \
+                 its daemon registers again"
             ),
             Self::TwoDaemons { node, pod, other } => write!(
                 to,

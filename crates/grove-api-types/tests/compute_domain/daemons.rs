@@ -2,7 +2,7 @@
 
 use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask, Response, Task};
 use grove_api_types::compute_domain::entry::{Entry, Readiness};
-use grove_api_types::compute_domain::request::Request;
+use grove_api_types::compute_domain::request::{Request, Verb};
 use grove_api_types::compute_domain::state_object::StateObject;
 use grove_api_types::compute_domain::strategy::Strategy;
 use serde_json::json;
@@ -30,6 +30,14 @@ fn domain(uid: &str, version: u64, entries: &[Entry]) -> StateObject {
         "status": { "nodes": nodes },
     });
     serde_json::from_value::<grove_api_types::compute_domain::ComputeDomainState>(domain).unwrap().into()
+}
+
+/// A version of the object of the clique.
+fn clique(version: u64, entries: &[Entry]) -> StateObject {
+    let metadata = json!({ "namespace": "grove-system", "name": format!("{DOMAIN_UID}.{CLIQUE}"),
+        "resourceVersion": version.to_string() });
+    let clique = json!({ "metadata": metadata, "daemons": entries });
+    serde_json::from_value::<grove_api_types::compute_domain::clique::ComputeDomainClique>(clique).unwrap().into()
 }
 
 /// A daemon whose tasks run without delay.
@@ -139,12 +147,61 @@ fn an_entry_that_lost_its_readiness_gets_it_again_without_an_event_of_the_pod() 
 }
 
 #[test]
-fn versions_that_are_older_or_of_another_domain_are_ignored() {
+fn a_deleted_object_of_the_clique_is_created_again() {
+    for strategy in [Strategy::RmwClique, Strategy::SsaClique] {
+        let mut driver = Driver::new(strategy);
+        driver.handle(Input::Response(Response::Success(Some(clique(1, &[entry(0, 2)])))));
+        let outputs = driver.handle(Input::ObjectDeleted);
+        let [request] = sent(&outputs)[..] else { panic!("one request, not {outputs:?}") };
+        assert!(matches!(request.verb, Verb::Create | Verb::Apply { .. }), "{request:?}");
+    }
+}
+
+#[test]
+fn a_registered_daemon_does_not_join_again() {
+    let mut driver = Driver::new(Strategy::SsaClique);
+    driver.handle(Input::Response(Response::Failure));
+    driver.observe(clique(1, &[entry(0, 2)]));
+    let join = QueuedTask { task: Task::Join, failures: 1, event: 1 };
+    assert_eq!(driver.handle(Input::Due(join)), [], "the apply without entry would remove the entry");
+}
+
+#[test]
+fn imex_does_not_start_with_the_entry_of_an_earlier_pod() {
+    let mut daemon = Driver::new(Strategy::RmwStatus).daemon;
+    let earlier = Entry { ip_address: "10.9.9.9".to_owned(), ..entry(0, 4) };
+    let register = retry(&daemon.handle(Input::ObjectChanged(domain(DOMAIN_UID, 1, &[earlier])))).unwrap();
+    assert_eq!(sent(&daemon.handle(Input::Due(register))).len(), 1);
+    let outputs = daemon.handle(Input::Response(Response::Conflict));
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Imex(_))), "{outputs:?}");
+}
+
+#[test]
+fn an_old_pod_does_not_remove_the_entry_of_the_next_pod_of_its_node() {
+    let mut driver = Driver::new(Strategy::SsaStatus);
+    let next = Entry { ip_address: "10.9.9.9".to_owned(), ..entry(0, 4) };
+    driver.daemon.handle(Input::ObjectChanged(domain(DOMAIN_UID, 1, &[next])));
+    assert_eq!(driver.daemon.handle(Input::Stop), [Output::Stopped]);
+}
+
+#[test]
+fn an_address_that_is_none_is_reported_and_the_other_peers_count() {
+    let mut driver = Driver::new(Strategy::RmwStatus);
+    let hostile = Entry { ip_address: "10.0.0.1\n10.6.6.6 registry".to_owned(), ..entry(1, 1) };
+    let outputs = driver.observe(domain(DOMAIN_UID, 1, &[entry(0, 0), hostile]));
+    let report = reports(&outputs).concat();
+    assert!(report.contains("has address \"10.0.0.1\\n10.6.6.6 registry\", which is no IP address"), "{report}");
+    assert!(outputs.contains(&Output::Imex(ImexChange::Start(vec![entry(0, 0)]))));
+}
+
+#[test]
+fn older_versions_are_ignored_and_another_domain_of_the_name_has_no_entries() {
     let mut driver = Driver::new(Strategy::RmwStatus);
     driver.observe(domain(DOMAIN_UID, 9, &[entry(0, 4), entry(1, 0)]));
     driver.observe(domain(DOMAIN_UID, 8, &[entry(0, 3)]));
-    driver.observe(domain("uid-of-next-domain", 10, &[]));
     assert_eq!(driver.daemon.state.entries(), [entry(0, 4), entry(1, 0)]);
+    driver.observe(domain("uid-of-next-domain", 10, &[entry(1, 0)]));
+    assert_eq!(driver.daemon.state.entries(), []);
     // The next domain gets no write of this daemon.
     let mut driver = Driver::new(Strategy::SsaStatus);
     assert_eq!(driver.observe(domain("uid-of-next-domain", 10, &[])), []);

@@ -30,6 +30,10 @@ while true; do sleep 0.05; done
 
 impl RunningImex {
     fn new(name: &str, script: Option<&str>) -> Self {
+        Self::with_signal_delay(name, script, Duration::ZERO)
+    }
+
+    fn with_signal_delay(name: &str, script: Option<&str>, signal_delay: Duration) -> Self {
         let folder = Folder::new(name);
         let file = folder.path().join("imex");
         if let Some(script) = script {
@@ -44,7 +48,7 @@ impl RunningImex {
         };
         let (readiness, stop) = (Readiness::new(), CancellationToken::new());
         let metrics = DaemonMetrics::new().unwrap();
-        let imex = Imex::new(&args, &identity(), metrics, readiness.register("IMEX"));
+        let imex = Imex { signal_delay, ..Imex::new(&args, &identity(), metrics, readiness.register("IMEX")) };
         let (changes, received) = unbounded_channel();
         let (task, stop) = {
             let token = stop.clone();
@@ -94,6 +98,16 @@ async fn new_peers_cause_a_signal_and_removed_ones_none() {
     imex.change(ImexChange::Restart(Vec::new()));
     imex.wait_for_log("start signal end start ").await;
     assert_eq!(imex.stop().await, "start signal end start end ");
+}
+
+#[tokio::test]
+async fn a_process_is_signalled_only_when_it_can_handle_signals() {
+    let slow = SCRIPT.replace("trap 'echo signal", "sleep 0.2; trap 'echo signal");
+    let imex = RunningImex::with_signal_delay("fresh", Some(&slow), Duration::from_millis(600));
+    imex.change(ImexChange::Start(Vec::new()));
+    imex.change(peers(true));
+    imex.wait_for_log("start signal ").await;
+    imex.stop().await;
 }
 
 #[tokio::test]

@@ -28,6 +28,12 @@ pub(super) fn removed(daemon: &DaemonState) -> Option<Vec<Entry>> {
     (others.len() < entries.len()).then_some(others)
 }
 
+/// Whether the entry of the node is that of another pod. It has the same field manager, so an apply without entry would remove it.
+pub(super) fn is_of_other_pod(daemon: &DaemonState) -> bool {
+    let entry = entry::of_node(daemon.entries(), &daemon.identity.node);
+    entry.is_some_and(|entry| entry.ip_address != daemon.identity.pod_ip)
+}
+
 /// The entry that a daemon with server-side apply writes; `None` if it is stored already. Before IMEX has started, a daemon whose
 /// index another one has too takes the lowest free index. The other one does the same.
 pub(super) fn applied(daemon: &DaemonState) -> Result<Option<Entry>, Problem> {

@@ -12,8 +12,10 @@ use crate::compute_domain::request::Request;
 pub struct SsaClique;
 
 impl Registration for SsaClique {
+    /// An apply without entry would remove that of a daemon that has registered already: the watch may be faster than this request, and a
+    /// container may restart.
     fn join(&self, daemon: &DaemonState) -> Option<Request> {
-        Some(Request::apply_clique(daemon, None))
+        daemon.assigned_index().is_none().then(|| Request::apply_clique(daemon, None))
     }
 
     fn register(&self, daemon: &DaemonState) -> Result<Option<Request>, Problem> {
@@ -30,7 +32,7 @@ impl Registration for SsaClique {
     /// Removes the entry, but not the owner reference: the object is deleted with the last pod. An entry that another field manager
     /// owns too is still there after that.
     fn leave(&self, daemon: &DaemonState) -> Option<Request> {
-        let clique = daemon.clique()?;
+        let clique = daemon.clique().filter(|_| !own_entry::is_of_other_pod(daemon))?;
         if daemon.phase != Phase::HasLeft {
             return Some(Request::apply_clique(daemon, None));
         }

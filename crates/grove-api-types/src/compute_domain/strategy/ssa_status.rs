@@ -28,7 +28,7 @@ impl Registration for SsaStatus {
 
     /// Removes the entry that this field manager owns. An entry that another one owns too is still there after that.
     fn leave(&self, daemon: &DaemonState) -> Option<Request> {
-        let domain = daemon.domain()?;
+        let domain = daemon.domain().filter(|_| !own_entry::is_of_other_pod(daemon))?;
         if daemon.phase != Phase::HasLeft {
             return Some(Request::apply_status(daemon, None));
         }
