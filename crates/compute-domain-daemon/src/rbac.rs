@@ -6,14 +6,16 @@ use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_process::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::Pod;
 
-/// The rules of the account of the daemons. The strategy `controller-clique` needs only those on pods, and the first one on cliques.
+/// The rules of the account of the daemons. The strategy `controller-clique` needs only those on pods, and to read cliques.
 pub fn rules() -> Vec<PolicyRule> {
-    use Verb::{Create, Delete, List, Patch, Update, Watch};
+    use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
     vec![
         PolicyRule::for_resource::<Pod>(&[List, Watch], "learn whether the own pod is ready").in_system_namespace(),
         PolicyRule::for_resource::<Pod>(&[Patch], "label the own pod with its clique, and write its index to it")
             .in_system_namespace(),
         PolicyRule::for_resource::<ComputeDomainClique>(&[List, Watch], "learn the peers").in_system_namespace(),
+        PolicyRule::for_resource::<ComputeDomainClique>(&[Get], "confirm the own index with controller-clique")
+            .in_system_namespace(),
         PolicyRule::for_resource::<ComputeDomainClique>(
             &[Create, Update, Patch],
             "write the own entry with rmw-clique or ssa-clique",

@@ -68,6 +68,8 @@ pub const DEFAULT_TOPOLOGY_UPDATE_FAILED: &str = "DefaultTopologyUpdateFailed";
 pub const COMPUTE_DOMAIN_CREATED: &str = "ComputeDomainCreated";
 /// The API server rejected the create or the update of compute domains, or an object that the set does not control has the name of one.
 pub const COMPUTE_DOMAIN_FAILED: &str = "ComputeDomainFailed";
+/// The daemon of a node of a compute domain cannot take part in its clique.
+pub const COMPUTE_DOMAIN_DAEMON_REJECTED: &str = "ComputeDomainDaemonRejected";
 
 /// Shared claims were created, or their lost labels or owner references were restored.
 pub const RESOURCE_CLAIM_CREATE_SUCCESSFUL: &str = "ResourceClaimCreateSuccessful";

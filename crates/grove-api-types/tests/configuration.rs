@@ -189,13 +189,11 @@ scheduler: {profiles: [{name: volcano}]}
 ",
     )
     .unwrap();
-    let unsupported = [
-        "computeDomain.stateSync",
-        "computeDomain.featureGates.ComputeDomainCliques",
-        "computeDomain.syncStrategy",
-        "computeDomain.mirrorNodes",
-    ];
-    assert_eq!(fields(&warnings), unsupported);
+    assert_eq!(
+        fields(&warnings),
+        ["computeDomain.stateSync", "computeDomain.mirrorNodes"],
+        "the strategy is another one"
+    );
     let topology = &configuration.topology;
     assert!(topology.enabled);
     assert_eq!(topology.name, "mine");
@@ -223,6 +221,24 @@ fn an_address_is_set_if_the_file_contains_it() {
     let server = read(yaml).unwrap().0.server;
     assert_eq!((server.metrics, server.health_probes), (Some(Address::default()), None));
     assert_eq!((server.webhooks.address, server.webhooks.cert_provision_mode), (None, Some(CertProvisionMode::Auto)));
+}
+
+#[test]
+fn only_grove_with_the_controller_as_writer_synchronizes_compute_domains() {
+    let is_written = |yaml: &str| read(yaml).unwrap().0.compute_domains.is_written_by_controller();
+    assert!(!is_written(""));
+    assert!(!is_written("computeDomain: {stateSync: grove}"), "the gate is off");
+    assert!(!is_written("computeDomain: {syncStrategy: controller-clique}"), "NVIDIA's driver synchronizes");
+    for yaml in [
+        "computeDomain: {stateSync: grove, syncStrategy: controller-clique, mirrorNodes: true}",
+        "computeDomain: {stateSync: grove, featureGates: {ComputeDomainCliques: true}}",
+    ] {
+        assert!(is_written(yaml), "{yaml}");
+        assert_eq!(read(yaml).unwrap().1, [""; 0]);
+    }
+    let ignored =
+        read("computeDomain: {syncStrategy: rmw-status, featureGates: {ComputeDomainCliques: true}}").unwrap().1;
+    assert_eq!(fields(&ignored), ["computeDomain.featureGates.ComputeDomainCliques", "computeDomain.syncStrategy"]);
 }
 
 #[test]

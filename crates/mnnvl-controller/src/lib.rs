@@ -2,9 +2,10 @@
 //! the set about them.
 //!
 //! `set` is the reconciler of sets: it creates, restores and deletes their domains. `domain` is the reconciler of domains: it removes
-//! Grove's finalizer from a domain that no pod needs any more. Both list what triggers a reconcile and show its flow.
+//! Grove's finalizer from a domain that no pod needs any more. `state_sync` is the reconciler of the state of domains, which is off by
+//! default. All list what triggers a reconcile and show its flow.
 
-use futures::future::join;
+use futures::future::{OptionFuture, join3};
 use grove_controller::manager::Manager;
 use grove_runtime::runtime::Runtime;
 
@@ -17,9 +18,11 @@ mod replica_objects;
 mod set;
 mod set_owner;
 mod startup_check;
+mod state_sync;
 
 use context::{DomainContext, SetContext};
 use informers::MnnvlCaches;
+use state_sync::StateSyncContext;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "mnnvl-controller";
@@ -38,13 +41,15 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let caches = MnnvlCaches::start(manager);
     let domain_ctx = DomainContext::new(manager, caches.clone(), domain::CONTROLLER);
     let set_ctx = SetContext::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS);
+    let state_sync_ctx = StateSyncContext::start(manager);
     // On the heap: they are large futures.
     let sets = Box::pin(set::run(manager, set_ctx));
     let domains = Box::pin(domain::run(manager, domain_ctx));
+    let states = Box::pin(OptionFuture::from(state_sync_ctx.map(|ctx| state_sync::run(manager, ctx))));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {
-                join(sets, domains).await;
+                join3(sets, domains, states).await;
             }
             Ok(())
         })

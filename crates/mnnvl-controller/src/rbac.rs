@@ -1,6 +1,8 @@
 //! The permissions of mnnvl-controller, each with its reason. Those on domains are in the file of the child kind. `cargo xtask generate`
 //! (`hack/xtask/src/generate.rs`) writes them into the ClusterRole of `deploy/base/mnnvl-controller/rbac.yaml`.
 
+use grove_api_types::compute_domain::ComputeDomain;
+use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
@@ -26,4 +28,21 @@ pub fn rules() -> Vec<PolicyRule> {
     rules.extend(set::CHILD_KINDS.rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
+}
+
+/// The rules to write the state of compute domains, which a component of its own grants.
+pub fn rules_of_state_sync() -> Vec<PolicyRule> {
+    use Verb::{Create, Delete, List, Patch, Watch};
+    vec![
+        PolicyRule::for_resource::<ComputeDomain>(&[Patch], "write the summary of a compute domain").status(),
+        PolicyRule::for_resource::<ComputeDomainClique>(&[List, Watch], "learn the entries of the cliques"),
+        PolicyRule::for_resource::<ComputeDomainClique>(&[Create, Patch], "write the entries of the cliques")
+            .in_system_namespace(),
+        PolicyRule::for_resource::<ComputeDomainClique>(
+            &[Delete],
+            "make the pods of the daemons owners of their clique",
+        )
+        .implied()
+        .in_system_namespace(),
+    ]
 }

@@ -73,9 +73,13 @@ const COMPONENTS: [(&str, &str, &[&str]); 8] = [
         "compute-domain-state",
         &[
             "ClusterRole/compute-domain-daemon is added",
+            "ClusterRole/mnnvl-controller-compute-domain-state is added",
             "ClusterRoleBinding/compute-domain-daemon is added",
+            "ClusterRoleBinding/mnnvl-controller-compute-domain-state is added",
             "Role/compute-domain-daemon is added",
+            "Role/mnnvl-controller-compute-domain-state is added",
             "RoleBinding/compute-domain-daemon is added",
+            "RoleBinding/mnnvl-controller-compute-domain-state is added",
             "ServiceAccount/compute-domain-daemon is added",
         ],
     ),

@@ -63,6 +63,12 @@ impl StateSync {
 }
 
 impl ComputeDomains {
+    /// Whether mnnvl-controller writes the state.
+    pub fn is_written_by_controller(&self) -> bool {
+        let strategy = Strategy::configured(self.cliques, self.sync_strategy);
+        self.state_sync == StateSync::Grove && strategy == Strategy::ControllerClique
+    }
+
     pub(super) fn read(section: &Section<'_>) -> Self {
         let read = Self {
             state_sync: section.enum_value("stateSync", &StateSync::ALL).unwrap_or_default(),
@@ -70,14 +76,21 @@ impl ComputeDomains {
             sync_strategy: section.enum_value("syncStrategy", &Strategy::ALL),
             mirror_nodes: section.bool("mirrorNodes").unwrap_or_default(),
         };
-        let configured = [
-            ("stateSync", read.state_sync != StateSync::default()),
-            ("featureGates.ComputeDomainCliques", read.cliques),
-            ("syncStrategy", read.sync_strategy.is_some()),
-            ("mirrorNodes", read.mirror_nodes),
-        ];
-        for (key, _) in configured.into_iter().filter(|(_, configured)| *configured) {
-            section.warn(key, "has no effect: no service of this version synchronizes the state of ComputeDomains");
+        if read.state_sync == StateSync::Grove && !read.is_written_by_controller() {
+            let text =
+                "has no effect on mnnvl-controller, which writes the state only with the strategy controller-clique";
+            section.warn("stateSync", text);
+        }
+        let needed = "has no effect without stateSync grove";
+        for (key, is_set) in
+            [("featureGates.ComputeDomainCliques", read.cliques), ("syncStrategy", read.sync_strategy.is_some())]
+        {
+            if is_set && read.state_sync == StateSync::External {
+                section.warn(key, needed);
+            }
+        }
+        if read.mirror_nodes && !read.is_written_by_controller() {
+            section.warn("mirrorNodes", "has no effect without stateSync grove and the strategy controller-clique");
         }
         read
     }

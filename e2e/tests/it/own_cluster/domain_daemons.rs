@@ -1,4 +1,4 @@
-//! Real daemons of compute domains, which synchronize their state without a controller: with each strategy of NVIDIA's driver.
+//! Real daemons of compute domains, which synchronize their state with each strategy.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use futures::future::join_all;
 use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::compute_domain::entry::{Entry, Readiness};
+use grove_api_types::compute_domain::status::ComputeDomainStatus;
 use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::compute_domain::{ComputeDomain, ComputeDomainState};
 use grove_api_types::names::ComputeDomainCliqueName;
@@ -56,10 +57,13 @@ impl<'a> Fixture<'a> {
         if self.strategy.has_cliques() {
             return Some(self.clique().await?.daemons);
         }
+        Some(self.status().await?.nodes.into_iter().map(Entry::from).collect())
+    }
+
+    async fn status(&self) -> Option<ComputeDomainStatus> {
         let namespace = self.domain.namespace().expect("a namespace");
         let domains = Api::<ComputeDomainState>::namespaced(self.client.clone(), &namespace);
-        let nodes = domains.get("llm-0").await.ok()?.status.nodes;
-        Some(nodes.into_iter().map(Entry::from).collect())
+        Some(domains.get("llm-0").await.ok()?.status)
     }
 
     async fn clique(&self) -> Option<ComputeDomainClique> {
@@ -103,6 +107,9 @@ async fn form_and_change(cluster: &TestCluster, strategy: Strategy) {
     assert_eq!(fixture.wait_until_formed(&daemons).await, formed, "{strategy:?}: a crash changes no index");
 
     replace_second(&fixture, &mut daemons, formed).await;
+    if strategy == Strategy::ControllerClique {
+        wait_for_summary(&fixture).await;
+    }
 
     join_all(daemons.into_iter().map(|daemon| daemon.stop(&fixture.client))).await;
     wait_until_nothing_is_left(&fixture).await;
@@ -132,14 +139,35 @@ async fn wait_until_nothing_is_left(fixture: &Fixture<'_>) {
         if has_cliques { Some(fixture.clique().await.is_some()) } else { Some(!fixture.entries().await?.is_empty()) }
     };
     poll_until(async || (!is_left().await?).then_some(())).await;
+    poll_until(async || (fixture.status().await? == ComputeDomainStatus::default()).then_some(())).await;
+}
+
+/// The status of the domain has its cliques, and is ready.
+async fn wait_for_summary(fixture: &Fixture<'_>) {
+    let expected = json!({ "status": "Ready", "cliques": [{ "id": CLIQUE, "status": "Ready" }] });
+    poll_until(async || (json!(fixture.status().await?) == expected).then_some(())).await;
+}
+
+fn configuration(name: &str, strategy: Strategy) -> String {
+    let fields = json!({ "computeDomain": { "stateSync": "grove", "syncStrategy": strategy.name() } });
+    configuration_with(name, fields)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daemons_find_each_other_with_each_strategy_of_the_driver() {
-    let config = configuration_with("domain-daemons", json!({ "computeDomain": { "stateSync": "grove" } }));
-    let flags = ["--config", &config, "--crd", CRD_FILE, "--crd", CLIQUE_CRD_FILE];
-    let cluster = TestCluster::with_own_services("domain-daemons", &flags).await;
-    let strategies = [Strategy::RmwStatus, Strategy::SsaStatus, Strategy::RmwClique, Strategy::SsaClique];
-    join_all(strategies.map(|strategy| form_and_change(&cluster, strategy))).await;
+async fn daemons_find_each_other_with_each_strategy() {
+    // Without controller-clique, mnnvl-controller writes no state, and the daemons of the other strategies need none.
+    let without = configuration("domain-daemons", Strategy::SsaStatus);
+    let crds = ["--crd", CRD_FILE, "--crd", CLIQUE_CRD_FILE];
+    let flags = |config: &str| ["--config", config].iter().chain(&crds).map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let flags_without = flags(&without);
+    let flags_without: Vec<&str> = flags_without.iter().map(String::as_str).collect();
+    let mut cluster = TestCluster::with_own_services("domain-daemons", &flags_without).await;
+    let of_driver = [Strategy::RmwStatus, Strategy::SsaStatus, Strategy::RmwClique, Strategy::SsaClique];
+    join_all(of_driver.map(|strategy| form_and_change(&cluster, strategy))).await;
+
+    let with = configuration("domain-daemons-of-controller", Strategy::ControllerClique);
+    let flags_with = flags(&with);
+    cluster.up_with(&flags_with.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    form_and_change(&cluster, Strategy::ControllerClique).await;
     cluster.down().await;
 }
