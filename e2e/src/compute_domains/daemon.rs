@@ -30,7 +30,8 @@ const IMEX: &str = "#!/bin/sh
 trap 'echo signal >> $0.log' USR1
 trap 'exit 0' TERM
 echo start >> $0.log
-while true; do sleep 0.1; done
+# It ends with the daemon, as the processes of a container do.
+while kill -0 $PPID 2> /dev/null; do sleep 0.1; done
 ";
 
 /// Where a daemon runs, and for which domain.
