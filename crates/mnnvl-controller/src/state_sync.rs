@@ -106,10 +106,10 @@ async fn reconcile(domain: Arc<SyncedDomain>, ctx: Arc<StateSyncContext>) -> Res
     let mut observed = observe::observe(&ctx, &domain);
     live_reads::list_pods(&ctx, &mut observed).await?;
     let requeue = Requeue::AwaitChange;
-    let plan = plan::plan(&observed);
-    let result = ctx.executor.execute(&*domain, &plan).await;
+    let cliques = observed.desired_cliques();
+    let result = ctx.executor.execute(&*domain, &plan::plan(&observed, &cliques)).await;
     result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
-    let (old, new) = (json!(domain.status), json!(status::status(&observed)));
+    let (old, new) = (json!(domain.status), json!(status::status(&observed, &cliques)));
     let written = ctx.executor.patch_status(&*domain, &old, &new, StatusOwnership::Exclusive).await;
     written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
     Ok(requeue)

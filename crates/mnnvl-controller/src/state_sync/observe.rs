@@ -14,11 +14,10 @@ pub(super) fn observe(ctx: &StateSyncContext, domain: &SyncedDomain) -> Observed
     let is_in_namespace = |namespace: &Option<String>| namespace.as_deref() == Some(&ctx.namespace);
     let pods = ctx.pods.by_index(&PODS_BY_DOMAIN, &uid);
     let pods = pods.iter().filter(|pod| is_in_namespace(&pod.metadata.namespace));
-    let cliques = ctx.cliques.by_index(&CLIQUES_BY_DOMAIN, &uid);
-    let cliques = cliques.iter().filter(|clique| is_in_namespace(&clique.metadata.namespace));
+    let cliques = ctx.cliques.by_index(&CLIQUES_BY_DOMAIN, &uid).into_iter();
     Observed {
         domain: domain.clone(),
-        cliques: cliques.map(|clique| (**clique).clone()).collect(),
+        cliques: cliques.filter(|clique| is_in_namespace(&clique.metadata.namespace)).collect(),
         pods: pods.filter_map(|pod| DaemonPodObject::daemon_pod(pod)).collect(),
         namespace: ctx.namespace.clone(),
         mirrors_nodes: ctx.mirrors_nodes,

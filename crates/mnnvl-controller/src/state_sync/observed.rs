@@ -1,11 +1,13 @@
 //! The snapshot of a domain, its cliques and its daemons: plain data and pure queries.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grove_api_types::compute_domain::assignment::{Assignment, assign};
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::compute_domain::daemon_pod::DaemonPod;
 use grove_api_types::compute_domain::strategy::parameters::MAX_NODES_PER_CLIQUE;
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::names::ComputeDomainCliqueName;
 use kube::ResourceExt;
 
@@ -17,7 +19,7 @@ pub(crate) struct Observed {
     /// The domain.
     pub(crate) domain: SyncedDomain,
     /// The objects of its cliques.
-    pub(crate) cliques: Vec<ComputeDomainClique>,
+    pub(crate) cliques: Vec<Arc<ComputeDomainClique>>,
     /// The pods of its daemons.
     pub(crate) pods: Vec<DaemonPod>,
     /// The namespace of the daemons and of the objects of cliques.
@@ -48,7 +50,7 @@ impl Observed {
         let ids: BTreeSet<String> = of_pods.chain(of_objects).collect();
         let desired = |id: String| {
             let name = ComputeDomainCliqueName::of_domain(&uid, &id);
-            let object = self.cliques.iter().find(|clique| clique.metadata.name.as_deref() == Some(name.as_str()));
+            let object = self.object(&name);
             let current = object.map(|object| &object.daemons[..]).unwrap_or_default();
             let assignment = assign(&id, current, &self.pods, MAX_NODES_PER_CLIQUE);
             DesiredClique { id, name, object, assignment }
@@ -56,9 +58,17 @@ impl Observed {
         ids.into_iter().map(desired).collect()
     }
 
-    /// Whether a clique has entries and no object.
+    /// Whether a clique gets entries and has no object. A terminating domain gets no objects.
     pub(crate) fn lacks_cliques(&self) -> bool {
-        let is_missing = |clique: &DesiredClique<'_>| clique.object.is_none() && !clique.assignment.entries.is_empty();
-        self.desired_cliques().iter().any(is_missing)
+        let uid = self.domain.uid().unwrap_or_default();
+        let with_entry = self.pods.iter().filter(|pod| !pod.is_ending);
+        let mut ids = with_entry.filter_map(|pod| pod.clique.as_deref()).filter(|id| !id.is_empty());
+        !is_terminating(&self.domain)
+            && ids.any(|id| self.object(&ComputeDomainCliqueName::of_domain(&uid, id)).is_none())
+    }
+
+    fn object(&self, name: &ComputeDomainCliqueName) -> Option<&ComputeDomainClique> {
+        let has_name = |clique: &&Arc<ComputeDomainClique>| clique.metadata.name.as_deref() == Some(name.as_str());
+        self.cliques.iter().find(has_name).map(|clique| &**clique)
     }
 }

@@ -11,8 +11,7 @@ use serde_json::json;
 use super::observed::{DesiredClique, Observed};
 
 /// The plan for one domain. A clique that changed since it was observed stays until the next reconcile.
-pub(crate) fn plan(observed: &Observed) -> Plan {
-    let cliques = observed.desired_cliques();
+pub(crate) fn plan(observed: &Observed, cliques: &[DesiredClique<'_>]) -> Plan {
     let steps = cliques.iter().filter_map(|clique| step(observed, clique));
     let problems = cliques.iter().flat_map(|clique| &clique.assignment.problems);
     let warnings = problems

@@ -42,7 +42,7 @@ fn observed(cliques: &[Value], pods: &[Value]) -> Observed {
     let decoded = |pod: &Value| serde_json::from_value::<DaemonPodObject>(pod.clone()).unwrap().daemon_pod();
     Observed {
         domain: serde_json::from_value(domain).unwrap(),
-        cliques: cliques.iter().map(|clique| serde_json::from_value(clique.clone()).unwrap()).collect(),
+        cliques: cliques.iter().map(|clique| Arc::new(serde_json::from_value(clique.clone()).unwrap())).collect(),
         pods: pods.iter().filter_map(decoded).collect(),
         namespace: "grove-system".to_owned(),
         mirrors_nodes: false,
@@ -51,9 +51,11 @@ fn observed(cliques: &[Value], pods: &[Value]) -> Observed {
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
-    let creates: Vec<_> = plan::plan(observed).steps().filter_map(|step| Some(created(step)?.to_string())).collect();
-    let (creates, status) = (creates.join("\n"), json!(status::status(observed)));
-    expected.assert_eq(&format!("{}{creates}\n{status}\n", plan::plan(observed)));
+    let cliques = observed.desired_cliques();
+    let plan = plan::plan(observed, &cliques);
+    let creates: Vec<_> = plan.steps().filter_map(|step| Some(created(step)?.to_string())).collect();
+    let (creates, status) = (creates.join("\n"), json!(status::status(observed, &cliques)));
+    expected.assert_eq(&format!("{plan}{creates}\n{status}\n"));
 }
 
 fn created(step: &Step) -> Option<Value> {
@@ -141,7 +143,7 @@ fn a_terminating_domain_gets_no_clique() {
     let mut terminating = observed(&[], &[pod(0, "f.7", true)]);
     let domain = json!({ "metadata": { "uid": "u", "deletionTimestamp": "2030-01-01T00:00:00Z" } });
     terminating.domain = serde_json::from_value(domain).unwrap();
-    assert!(plan::plan(&terminating).is_empty());
+    assert!(plan::plan(&terminating, &terminating.desired_cliques()).is_empty());
 }
 
 #[test]
