@@ -248,11 +248,11 @@ impl Daemon {
         let Some(InFlight { task, verb, index, version }) = self.in_flight.take() else { return Vec::new() };
         match response {
             Response::Success(object) => object.into_iter().for_each(|object| self.state.remember(object)),
-            // The object is deleted, and the entry with it; or the watch reports the next object.
             // The object was created again after that.
             Response::NotFound if verb == Verb::Get && version != self.state.version() => {
                 return self.retry(task).into_iter().collect();
             }
+            // The object is deleted, and the entry with it; or the watch reports the next object.
             Response::NotFound if task.task == Task::Leave || verb == Verb::Get => self.state.object = None,
             Response::Conflict if matches!(verb, Verb::Apply { .. }) => {
                 self.state.applies_by_force = true;
