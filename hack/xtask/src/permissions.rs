@@ -97,7 +97,7 @@ pub fn granted_to_all() -> BTreeSet<Access> {
     let of_schedulers = generate::rules_of_schedulers();
     let of_schedulers = of_schedulers.iter().flat_map(|of| granted(of.service, &of.rules));
     let of_state_sync = generate::rules_of_state_sync();
-    let of_state_sync = of_state_sync.iter().flat_map(|(account, rules)| granted(account, rules));
+    let of_state_sync = of_state_sync.iter().flat_map(|of| granted(of.account, &of.rules));
     let of_services = generate::rules();
     let of_services = of_services.iter().flat_map(|(service, rules)| granted(service, rules));
     of_services.chain(of_schedulers).chain(of_state_sync).collect()

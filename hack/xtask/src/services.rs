@@ -56,7 +56,8 @@ pub(crate) fn manifests(
     }
     let is_permitted =
         |scheduler: &Scheduler| workload_api.is_permitted() || scheduler.gang_support() != GangSupport::WorkloadApi;
-    if state_sync(&configuration) == StateSync::Grove {
+    let configuration = read(&configuration);
+    if configuration.compute_domains.state_sync == StateSync::Grove {
         rendered += workspace::NEXT_MANIFEST;
         rendered += &workspace::kustomization(&workspace::root().join("deploy/components/compute-domain-state"))?;
     }
@@ -81,16 +82,10 @@ fn read(configuration: &str) -> OperatorConfiguration {
     OperatorConfiguration::read(&content).map(|(read, _)| read).unwrap_or_default()
 }
 
-/// The writer of the state of compute domains.
-fn state_sync(configuration: &str) -> StateSync {
-    read(configuration).compute_domains.state_sync
-}
-
 /// The schedulers of the configuration with a component of their own.
-fn configured_schedulers(configuration: &str) -> impl Iterator<Item = Scheduler> {
-    let schedulers = read(configuration).schedulers;
+fn configured_schedulers(configuration: &OperatorConfiguration) -> impl Iterator<Item = Scheduler> {
     let with_component: BTreeSet<_> = generate::rules_of_schedulers().iter().map(|of| of.scheduler).collect();
-    with_component.into_iter().filter(move |scheduler| schedulers.contains(*scheduler))
+    with_component.into_iter().filter(|scheduler| configuration.schedulers.contains(*scheduler))
 }
 
 /// The given configuration file, or the configuration in the shared `ConfigMap`.
