@@ -153,12 +153,6 @@ impl Daemon {
         assert!(status.success(), "{status}; {}", self.log());
         delete_pod(client, &self.pod.name_any()).await;
     }
-
-    /// Kills the process and deletes the pod at once, as after the loss of a node.
-    pub async fn lose(mut self, client: &Client) {
-        signal_and_wait(&mut self.process, Signal::KILL).await;
-        delete_pod(client, &self.pod.name_any()).await;
-    }
 }
 
 fn spawn(folder: &Path, command: &[String], environment: &BTreeMap<&'static str, String>) -> Child {

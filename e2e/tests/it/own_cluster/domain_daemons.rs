@@ -157,17 +157,13 @@ fn configuration(name: &str, strategy: Strategy) -> String {
 async fn daemons_find_each_other_with_each_strategy() {
     // Without controller-clique, mnnvl-controller writes no state, and the daemons of the other strategies need none.
     let without = configuration("domain-daemons", Strategy::SsaStatus);
-    let crds = ["--crd", CRD_FILE, "--crd", CLIQUE_CRD_FILE];
-    let flags = |config: &str| ["--config", config].iter().chain(&crds).map(|it| (*it).to_owned()).collect::<Vec<_>>();
-    let flags_without = flags(&without);
-    let flags_without: Vec<&str> = flags_without.iter().map(String::as_str).collect();
-    let mut cluster = TestCluster::with_own_services("domain-daemons", &flags_without).await;
+    let flags = |config| ["--config", config, "--crd", CRD_FILE, "--crd", CLIQUE_CRD_FILE];
+    let mut cluster = TestCluster::with_own_services("domain-daemons", &flags(&without)).await;
     let of_driver = [Strategy::RmwStatus, Strategy::SsaStatus, Strategy::RmwClique, Strategy::SsaClique];
     join_all(of_driver.map(|strategy| form_and_change(&cluster, strategy))).await;
 
     let with = configuration("domain-daemons-of-controller", Strategy::ControllerClique);
-    let flags_with = flags(&with);
-    cluster.up_with(&flags_with.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    cluster.up_with(&flags(&with)).await;
     form_and_change(&cluster, Strategy::ControllerClique).await;
     cluster.down().await;
 }
