@@ -236,7 +236,8 @@ impl Executor {
         }
     }
 
-    // The cache may be stale, so that the object exists and our owner controls it. Otherwise this is a name conflict.
+    // The cache may be stale, so that the object exists and our owner controls it, or has no controller and all our labels. Otherwise this
+    // is a name conflict.
     async fn resolve_already_exists(
         &self,
         target: &Target,
@@ -252,6 +253,7 @@ impl Executor {
             (Some(ours), Some(theirs)) if ours["uid"] == theirs.uid.as_str() => {
                 Ok(Effect::AlreadyOwned(live.uid.clone()))
             }
+            (None, None) if has_labels_of(&live, &object) => Ok(Effect::AlreadyOwned(live.uid.clone())),
             _ => Err(ApiError { reason: ApiError::NAME_CONFLICT.into(), ..error }),
         }
     }
@@ -333,6 +335,15 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Err(error) => (step.target().clone(), Err(error)),
     };
     StepResult { is_changed, is_queued, bytes, ..StepResult::new(stage.name, step.verb(), target, result) }
+}
+
+/// Whether the manifest has labels, and the live object has them all.
+fn has_labels_of(live: &ObjectMeta, manifest: &Value) -> bool {
+    let labels = manifest.pointer("/metadata/labels").and_then(Value::as_object).filter(|labels| !labels.is_empty());
+    let has = |(key, value): (&String, &Value)| {
+        live.labels.as_ref().and_then(|live| live.get(key)).is_some_and(|it| value == it)
+    };
+    labels.is_some_and(|labels| labels.iter().all(has))
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {

@@ -1,6 +1,6 @@
 //! The executor under each response of the API server: no failure is lost, and no request is repeated.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use serde_json::json;
@@ -159,6 +159,27 @@ async fn an_existing_object_is_already_owned_or_a_name_conflict() {
         .await;
         assert_eq!((done.succeeded(), requests), (succeeds, 2), "owner {owner}");
         assert!(done.failures().all(|failure| (failure.code, &*failure.reason) == (409, ApiError::NAME_CONFLICT)));
+    }
+}
+
+#[tokio::test]
+async fn an_existing_object_without_controller_is_already_owned_if_it_has_all_labels() {
+    let labels = |value: &str| BTreeMap::from([("domain".to_owned(), value.to_owned())]);
+    for (ours, theirs, succeeds) in [
+        (Some(labels("u")), json!({ "domain": "u", "more": "x" }), true),
+        (Some(labels("u")), json!({ "domain": "v" }), false),
+        (None, json!({}), false),
+    ] {
+        let mut desired = object("a");
+        desired.metadata.owner_references = None;
+        desired.metadata.labels.clone_from(&ours);
+        let live = named("a", "uid-a", &json!({ "labels": theirs }));
+        let (done, _) = try_step(Step::create(&desired), move |request| match &*request.method {
+            "POST" => MockResponse::error(409, "AlreadyExists"),
+            _ => MockResponse::ok(live.clone()),
+        })
+        .await;
+        assert_eq!(done.succeeded(), succeeds, "{ours:?}");
     }
 }
 
