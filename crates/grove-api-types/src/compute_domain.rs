@@ -40,6 +40,18 @@ pub const DOMAIN_LABEL: &str = "resource.nvidia.com/computeDomain";
 /// Label of daemon pods and cliques: the ID of the clique. Empty for a pod on a node without `NVLink` fabric.
 pub const CLIQUE_LABEL: &str = "resource.nvidia.com/computeDomain.cliqueID";
 
+/// Label of the claim templates of a domain: `Daemon` or `Workload`, by the pods whose claims they describe.
+pub const TARGET_LABEL: &str = "resource.nvidia.com/computeDomainTarget";
+/// The DRA driver whose devices the claims get.
+pub const DRIVER: &str = "compute-domain.nvidia.com";
+/// The class of the devices of daemons.
+pub const DAEMON_CLASS: &str = "compute-domain-daemon.nvidia.com";
+/// The class of the devices of pods that use a domain.
+pub const CHANNEL_CLASS: &str = "compute-domain-default-channel.nvidia.com";
+/// Annotation of a domain: the strategy by which its state is synchronized. It is written once, so that another configuration affects
+/// only later domains.
+pub const STRATEGY_ANNOTATION: &str = "grove.io/compute-domain-sync-strategy";
+
 /// A `ComputeDomain`: nodes whose GPUs communicate through one `NVLink` fabric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComputeDomain {

@@ -70,6 +70,8 @@ pub const COMPUTE_DOMAIN_CREATED: &str = "ComputeDomainCreated";
 pub const COMPUTE_DOMAIN_FAILED: &str = "ComputeDomainFailed";
 /// The daemon of a node of a compute domain cannot take part in its clique.
 pub const COMPUTE_DOMAIN_DAEMON_REJECTED: &str = "ComputeDomainDaemonRejected";
+/// Grove does not synchronize the state of a compute domain, because another manager does, or because its strategy is unknown.
+pub const COMPUTE_DOMAIN_NOT_SYNCHRONIZED: &str = "ComputeDomainNotSynchronized";
 
 /// Shared claims were created, or their lost labels or owner references were restored.
 pub const RESOURCE_CLAIM_CREATE_SUCCESSFUL: &str = "ResourceClaimCreateSuccessful";

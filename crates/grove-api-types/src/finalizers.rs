@@ -7,6 +7,10 @@ pub const CLUSTER_TOPOLOGY: &str = "grove.io/clustertopology";
 /// On each `ComputeDomain` of a set. It stays while pods may use the domain.
 pub const COMPUTE_DOMAIN: &str = "grove.io/computedomain-finalizer";
 
+/// On each `ComputeDomain` of which Grove synchronizes the state, on its `DaemonSet`, and on its claim templates: the finalizer of NVIDIA's
+/// driver, which Grove replaces.
+pub const COMPUTE_DOMAIN_STATE: &str = "resource.nvidia.com/computeDomain";
+
 /// On each `PodCliqueSet`.
 pub const POD_CLIQUE_SET: &str = "grove.io/podcliqueset.grove.io";
 /// On each `PodCliqueScalingGroup`.

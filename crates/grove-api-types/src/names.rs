@@ -40,7 +40,7 @@ mod domain_state;
 mod pod_rbac;
 
 pub use claims::{ClaimOwner, ComputeDomainName, PodClaimName, ResourceClaimName};
-pub use domain_state::{ComputeDomainCliqueName, DaemonFieldManager, ImexHostName};
+pub use domain_state::{ComputeDomainCliqueName, DaemonFieldManager, DomainDaemonSetName, ImexHostName};
 pub use pod_rbac::{PodRoleName, PodServiceAccountName, TokenSecretName};
 
 name!(

@@ -189,11 +189,7 @@ scheduler: {profiles: [{name: volcano}]}
 ",
     )
     .unwrap();
-    assert_eq!(
-        fields(&warnings),
-        ["computeDomain.stateSync", "computeDomain.mirrorNodes"],
-        "the strategy is another one"
-    );
+    assert_eq!(fields(&warnings), [""; 0]);
     let topology = &configuration.topology;
     assert!(topology.enabled);
     assert_eq!(topology.name, "mine");
@@ -224,21 +220,26 @@ fn an_address_is_set_if_the_file_contains_it() {
 }
 
 #[test]
-fn only_grove_with_the_controller_as_writer_synchronizes_compute_domains() {
-    let is_written = |yaml: &str| read(yaml).unwrap().0.compute_domains.is_written_by_controller();
-    assert!(!is_written(""));
-    assert!(!is_written("computeDomain: {stateSync: grove}"), "the gate is off");
-    assert!(!is_written("computeDomain: {syncStrategy: controller-clique}"), "NVIDIA's driver synchronizes");
+fn the_settings_of_compute_domains_need_grove_as_synchronizer() {
+    let domains = |yaml: &str| read(yaml).unwrap().0.compute_domains;
+    let default = domains("");
+    assert!(!default.is_synchronized() && default.strategy() == Strategy::SsaStatus, "the gate is off");
+    assert!(default.daemon_image().starts_with("localhost/grove/compute-domain-daemon:"));
+    let synchronized =
+        domains("computeDomain: {stateSync: grove, featureGates: {ComputeDomainCliques: true}, daemonImage: x}");
+    assert!(synchronized.is_synchronized() && synchronized.strategy() == Strategy::ControllerClique);
+    assert_eq!(synchronized.daemon_image(), "x");
     for yaml in [
+        "computeDomain: {stateSync: grove}",
         "computeDomain: {stateSync: grove, syncStrategy: controller-clique, mirrorNodes: true}",
-        "computeDomain: {stateSync: grove, featureGates: {ComputeDomainCliques: true}}",
     ] {
-        assert!(is_written(yaml), "{yaml}");
-        assert_eq!(read(yaml).unwrap().1, [""; 0]);
+        assert_eq!(read(yaml).unwrap().1, [""; 0], "{yaml}");
     }
-    let ignored =
-        read("computeDomain: {syncStrategy: rmw-status, featureGates: {ComputeDomainCliques: true}}").unwrap().1;
-    assert_eq!(fields(&ignored), ["computeDomain.featureGates.ComputeDomainCliques", "computeDomain.syncStrategy"]);
+    let ignored = "computeDomain: {syncStrategy: rmw-status, featureGates: {ComputeDomainCliques: true}, mirrorNodes: true, daemonImage: x}";
+    let keys = ["featureGates.ComputeDomainCliques", "syncStrategy", "mirrorNodes", "daemonImage"];
+    assert_eq!(fields(&read(ignored).unwrap().1), keys.map(|key| format!("computeDomain.{key}")));
+    let mirrored = read("computeDomain: {stateSync: grove, mirrorNodes: true}").unwrap().1;
+    assert_eq!(fields(&mirrored), ["computeDomain.mirrorNodes"], "the strategy stores the state there");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 
 use crate::set;
 
@@ -35,6 +37,14 @@ pub fn rules_of_state_sync() -> Vec<PolicyRule> {
     use Verb::{Create, Delete, List, Patch, Watch};
     vec![
         PolicyRule::for_resource::<ComputeDomain>(&[Patch], "write the summary of a compute domain").status(),
+        PolicyRule::for_resource::<DaemonSet>(&[List, Watch], "learn which compute domains have daemons"),
+        PolicyRule::for_resource::<DaemonSet>(&[Create, Patch, Delete], "run the daemons of a compute domain")
+            .in_system_namespace(),
+        PolicyRule::for_resource::<ResourceClaimTemplate>(
+            &[List, Watch, Create, Patch, Delete],
+            "describe the claims of daemons, and of the pods that use a compute domain",
+        ),
+        PolicyRule::for_resource::<Node>(&[List, Watch, Patch], "free the nodes of a deleted compute domain"),
         PolicyRule::for_resource::<ComputeDomainClique>(&[List, Watch], "learn the entries of the cliques"),
         PolicyRule::for_resource::<ComputeDomainClique>(&[Create, Patch], "write the entries of the cliques")
             .in_system_namespace(),

@@ -1,16 +1,13 @@
-//! The reconciler of the state of domains; start here. It runs only with `computeDomain.stateSync: grove` and the strategy
-//! `controller-clique`.
+//! The reconciler of the state of domains; start here. It runs only with `computeDomain.stateSync: grove`.
 //!
-//! It writes the objects of the cliques of a domain, from the pods of the daemons, and the summary in the status of the domain.
-//! [`triggers()`] lists what enqueues a domain. [`reconcile()`] takes a snapshot of the domain, its cliques and its daemons from the caches
-//! (`observe`), lists the pods at the API server before it creates a clique (`live_reads`), executes the plan, and writes the summary
-//! (`status`).
+//! It replaces the controller of NVIDIA's driver: it creates the `DaemonSet` and the claim templates of a domain, keeps the entries of its
+//! daemons and the summary in its status, and stops it when it is deleted. [`triggers()`] lists what enqueues a domain. [`reconcile()`]
+//! takes a snapshot of the domain and its objects from the caches (`observe`), reads at the API server what the caches may lack
+//! (`live_reads`), executes the plan, and writes the summary (`status`). `orphans` has the reconcilers of objects whose domain no longer exists.
 
 use std::sync::Arc;
 
-use futures::stream::{self, StreamExt};
-use grove_api_types::compute_domain::clique::ComputeDomainClique;
-use grove_api_types::compute_domain::daemon_pod::DaemonPodObject;
+use futures::future::join4;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
@@ -18,18 +15,24 @@ use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::status_patch::StatusOwnership;
 use grove_controller::triggers::enqueue_on_list;
-use grove_runtime::caches::Cache;
 use kube::Client;
 use serde_json::json;
 
 use self::domain::SyncedDomain;
-use self::triggers::{domains_of_clique, domains_of_pod};
+use self::informers::{StateCaches, domain_of_clique};
+use self::objects::domain_of;
+use self::observed::Settings;
+use self::triggers::domains_of_changed;
 
+mod desired;
 mod domain;
+mod field_managers;
 mod informers;
 mod live_reads;
+mod objects;
 mod observe;
 mod observed;
+mod orphans;
 mod plan;
 mod status;
 mod triggers;
@@ -40,35 +43,25 @@ mod tests;
 /// The name of the controller in logs, metrics and events.
 const CONTROLLER: &str = "computedomain-state-controller";
 
-/// The dependencies of the reconciler. Only `reconcile`, `triggers` and `observe` see it.
+/// The dependencies of the reconcilers. Only `reconcile`, `triggers` and `observe` see it.
 pub(crate) struct StateSyncContext {
-    domains: Cache<SyncedDomain>,
-    cliques: Cache<ComputeDomainClique>,
-    /// The pods of the daemons of all domains.
-    pods: Cache<DaemonPodObject>,
+    caches: StateCaches,
     executor: Executor,
     /// For live reads.
     client: Client,
-    /// The namespace of the daemons and of the objects of cliques.
-    namespace: String,
-    /// Whether the status has the entries too.
-    mirrors_nodes: bool,
+    settings: Arc<Settings>,
 }
 
 impl StateSyncContext {
-    /// Starts the informers; `None` if this service does not write the state.
+    /// Starts the informers; `None` if another service synchronizes the state.
     pub(crate) fn start(manager: &Manager) -> Option<Arc<Self>> {
-        let config = &manager.config().compute_domains;
-        config.is_written_by_controller().then(|| {
-            let (domains, cliques, pods) = informers::start(manager);
+        let config = manager.config();
+        config.compute_domains.is_synchronized().then(|| {
             Arc::new(Self {
-                domains,
-                cliques,
-                pods,
+                caches: StateCaches::start(manager),
                 executor: manager.executor().with_reporting_controller(CONTROLLER),
                 client: manager.client(),
-                namespace: manager.namespace().to_owned(),
-                mirrors_nodes: config.mirror_nodes,
+                settings: Arc::new(Settings::new(config, manager.namespace())),
             })
         })
     }
@@ -76,40 +69,42 @@ impl StateSyncContext {
 
 /// Reconciles the state of domains until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<StateSyncContext>) {
-    triggers(&ctx)
-        .concurrency(manager.config().controllers.pod_clique_set.concurrent_syncs)
-        .run(manager, ctx, reconcile)
-        .await;
+    let concurrency = manager.config().controllers.pod_clique_set.concurrent_syncs;
+    let domains = triggers(&ctx).concurrency(concurrency).run(manager, Arc::clone(&ctx), reconcile);
+    let daemon_sets = orphans::run_daemon_sets(manager, Arc::clone(&ctx));
+    let claim_templates = orphans::run_claim_templates(manager, Arc::clone(&ctx));
+    join4(domains, daemon_sets, claim_templates, orphans::run_nodes(manager, ctx)).await;
 }
 
 /// What triggers a reconcile of a domain, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
 /// - a change of the domain itself;
-/// - a change of the pod of one of its daemons, or of the object of one of its cliques;
-/// - the pods or cliques were listed, because an object that was deleted before has no delta.
+/// - a change of one of its objects: of the pods of its daemons, of its cliques, `DaemonSet` and claim templates, and of the label of a node;
+/// - the pods, cliques or templates were listed, because an object that was deleted before has no delta.
 fn triggers(ctx: &StateSyncContext) -> ControllerBuilder<SyncedDomain> {
-    let StateSyncContext { domains, cliques, pods, .. } = ctx;
-    let of_pods = {
-        let domains = domains.clone();
-        pods.subscribe().flat_map(move |delta| stream::iter(domains_of_pod(&domains, &delta)))
-    };
-    let of_cliques = {
-        let domains = domains.clone();
-        cliques.subscribe().flat_map(move |delta| stream::iter(domains_of_clique(&domains, &delta)))
-    };
+    let StateCaches { domains, cliques, pods, daemon_sets, claim_templates, nodes } = &ctx.caches;
+    let relists = vec![pods.relists(), cliques.relists(), daemon_sets.relists(), claim_templates.relists()];
     ControllerBuilder::new(CONTROLLER, domains.clone(), domains.subscribe())
-        .watches(of_pods)
-        .watches(of_cliques)
-        .watches(enqueue_on_list(domains, vec![pods.relists(), cliques.relists()], |_| true))
+        .watches(domains_of_changed(domains, pods, domain_of))
+        .watches(domains_of_changed(domains, cliques, domain_of_clique))
+        .watches(domains_of_changed(domains, daemon_sets, domain_of))
+        .watches(domains_of_changed(domains, claim_templates, domain_of))
+        .watches(domains_of_changed(domains, nodes, domain_of))
+        .watches(enqueue_on_list(domains, relists, |_| true))
 }
 
 async fn reconcile(domain: Arc<SyncedDomain>, ctx: Arc<StateSyncContext>) -> Result<Requeue, ReconcileError> {
     let mut observed = observe::observe(&ctx, &domain);
     live_reads::list_pods(&ctx, &mut observed).await?;
+    let status = status::status(&observed, &observed.desired_cliques());
+    live_reads::find_other_manager(&ctx, &mut observed, &status).await?;
     let requeue = Requeue::AwaitChange;
-    let cliques = observed.desired_cliques();
-    let result = ctx.executor.execute(&*domain, &plan::plan(&observed, &cliques)).await;
+    let plan = plan::plan(&observed, &observed.desired_cliques());
+    let result = ctx.executor.execute(&*domain, &plan).await;
     result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
-    let (old, new) = (json!(domain.status), json!(status::status(&observed, &cliques)));
+    if !observed.writes_status() {
+        return Ok(requeue);
+    }
+    let (old, new) = (json!(domain.status), json!(status));
     let written = ctx.executor.patch_status(&*domain, &old, &new, StatusOwnership::Exclusive).await;
     written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
     Ok(requeue)

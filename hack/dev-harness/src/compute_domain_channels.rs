@@ -16,6 +16,11 @@ pub const CHANNELS: Devices = Devices {
     prefix: "channel",
 };
 
+/// The devices of daemons. A pod of the `DaemonSet` of a domain has one. In NVIDIA's driver, both classes have one driver; another name lets
+/// each class have a pool of its own.
+pub const DAEMONS: Devices =
+    Devices { class: "compute-domain-daemon.nvidia.com", driver: "daemon.compute-domain.nvidia.com", prefix: "daemon" };
+
 /// Creates the template that the driver creates for a `ComputeDomain`.
 ///
 /// # Errors

@@ -58,8 +58,7 @@ pub(crate) fn manifests(
         |scheduler: &Scheduler| workload_api.is_permitted() || scheduler.gang_support() != GangSupport::WorkloadApi;
     let configuration = read(&configuration);
     if configuration.compute_domains.state_sync == StateSync::Grove {
-        rendered += workspace::NEXT_MANIFEST;
-        rendered += &workspace::kustomization(&workspace::root().join("deploy/components/compute-domain-state"))?;
+        rendered = workspace::with_component(&rendered, "compute-domain-state")?;
     }
     for scheduler in configured_schedulers(&configuration).filter(is_permitted) {
         let file = workspace::root().join(generate::scheduler_rbac(scheduler));

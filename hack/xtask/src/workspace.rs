@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -75,7 +76,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Separates the manifests of one text.
 pub(crate) const NEXT_MANIFEST: &str = "\n---\n";
 
-/// A kustomization that only lists files. `kubectl kustomize` would take a second for all of them.
+/// A kustomization that only lists files, and patches all objects of a kind. `kubectl kustomize` would take a second for all of them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kustomization {
@@ -84,6 +85,24 @@ struct Kustomization {
     #[serde(rename = "kind")]
     _kind: String,
     resources: Vec<PathBuf>,
+    /// The changes of a component.
+    #[serde(default)]
+    patches: Vec<KindPatch>,
+}
+
+/// A JSON patch of all objects of a kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindPatch {
+    target: PatchTarget,
+    /// The operations as YAML.
+    patch: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatchTarget {
+    kind: String,
 }
 
 /// The manifests in a folder, each with [`NEXT_MANIFEST`] after it. A test applies each folder with kubectl.
@@ -91,14 +110,43 @@ struct Kustomization {
 /// # Errors
 /// If a file cannot be read, or `kustomization.yaml` does more than list files.
 pub(crate) fn kustomization(folder: &Path) -> Result<String> {
-    let read = |file: &Path| {
-        let path = folder.join(file);
-        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    let Kustomization { resources, .. } = serde_saphyr::from_str(&read(Path::new("kustomization.yaml"))?)
-        .with_context(|| format!("xtask needs a list of files in {}", folder.display()))?;
-    let manifests = resources.iter().map(|file| Ok(read(file)? + NEXT_MANIFEST));
+    let read = |file: &Path| read_text(&folder.join(file));
+    let manifests = read_kustomization(folder)?.resources.into_iter().map(|file| Ok(read(&file)? + NEXT_MANIFEST));
     manifests.collect()
+}
+
+/// The manifests with those of a component, and with its patches.
+///
+/// # Errors
+/// If a file cannot be read, or if a patch does not apply.
+pub(crate) fn with_component(manifests: &str, name: &str) -> Result<String> {
+    let folder = root().join("deploy/components").join(name);
+    let patches = read_kustomization(&folder)?.patches;
+    let mut all = String::new();
+    for manifest in manifests.split(NEXT_MANIFEST).filter(|manifest| !manifest.trim().is_empty()) {
+        let object: Value = serde_saphyr::from_str(manifest).context("a manifest is not valid YAML")?;
+        let of_kind: Vec<_> = patches.iter().filter(|patch| object["kind"] == *patch.target.kind).collect();
+        all += &if of_kind.is_empty() { manifest.to_owned() } else { patched(object, &of_kind)?.to_string() };
+        all += NEXT_MANIFEST;
+    }
+    Ok(all + &kustomization(&folder)?)
+}
+
+fn patched(mut object: Value, patches: &[&KindPatch]) -> Result<Value> {
+    for patch in patches {
+        let operations: json_patch::Patch = serde_saphyr::from_str(&patch.patch)?;
+        json_patch::patch(&mut object, &operations).with_context(|| format!("cannot patch {}", object["kind"]))?;
+    }
+    Ok(object)
+}
+
+fn read_kustomization(folder: &Path) -> Result<Kustomization> {
+    serde_saphyr::from_str(&read_text(&folder.join("kustomization.yaml"))?)
+        .with_context(|| format!("xtask needs a list of files in {}", folder.display()))
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// All YAML files of a folder, in a stable order.

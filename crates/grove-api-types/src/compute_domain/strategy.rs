@@ -51,6 +51,11 @@ impl Strategy {
         Self::ALL.iter().find(|(_, strategy)| *strategy == self).map_or("", |(name, _)| name)
     }
 
+    /// The strategy with this name in the configuration.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(other, _)| *other == name).map(|(_, strategy)| *strategy)
+    }
+
     /// The strategy of a domain, by the feature gate `ComputeDomainCliques` and by `syncStrategy`, which overrides the gate.
     pub fn configured(cliques: bool, strategy: Option<Self>) -> Self {
         strategy.unwrap_or(if cliques { Self::ControllerClique } else { Self::SsaStatus })

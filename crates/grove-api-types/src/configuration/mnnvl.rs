@@ -3,6 +3,9 @@
 use super::document::Section;
 use crate::compute_domain::strategy::Strategy;
 
+/// The image that `deploy/Containerfile` builds for this version.
+const DAEMON_IMAGE: &str = concat!("localhost/grove/compute-domain-daemon:", env!("CARGO_PKG_VERSION"));
+
 /// `network`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
@@ -46,6 +49,8 @@ pub struct ComputeDomains {
     pub sync_strategy: Option<Strategy>,
     /// Whether the writer also updates `status.nodes` of a domain, for old readers. Default: false.
     pub mirror_nodes: bool,
+    /// The image of compute-domain-daemon with the IMEX commands. Default: [`ComputeDomains::daemon_image`].
+    pub daemon_image: Option<String>,
 }
 
 /// The writer of the state of `ComputeDomain`s.
@@ -63,10 +68,19 @@ impl StateSync {
 }
 
 impl ComputeDomains {
-    /// Whether mnnvl-controller writes the state.
-    pub fn is_written_by_controller(&self) -> bool {
-        let strategy = Strategy::configured(self.cliques, self.sync_strategy);
-        self.state_sync == StateSync::Grove && strategy == Strategy::ControllerClique
+    /// Whether Grove synchronizes the state.
+    pub fn is_synchronized(&self) -> bool {
+        self.state_sync == StateSync::Grove
+    }
+
+    /// The strategy of new domains.
+    pub fn strategy(&self) -> Strategy {
+        Strategy::configured(self.cliques, self.sync_strategy)
+    }
+
+    /// The image of the daemons.
+    pub fn daemon_image(&self) -> &str {
+        self.daemon_image.as_deref().unwrap_or(DAEMON_IMAGE)
     }
 
     pub(super) fn read(section: &Section<'_>) -> Self {
@@ -75,22 +89,21 @@ impl ComputeDomains {
             cliques: section.section("featureGates").bool("ComputeDomainCliques").unwrap_or_default(),
             sync_strategy: section.enum_value("syncStrategy", &Strategy::ALL),
             mirror_nodes: section.bool("mirrorNodes").unwrap_or_default(),
+            daemon_image: section.non_empty_string("daemonImage"),
         };
-        if read.state_sync == StateSync::Grove && !read.is_written_by_controller() {
-            let text =
-                "has no effect on mnnvl-controller, which writes the state only with the strategy controller-clique";
-            section.warn("stateSync", text);
-        }
-        let needed = "has no effect without stateSync grove";
-        for (key, is_set) in
-            [("featureGates.ComputeDomainCliques", read.cliques), ("syncStrategy", read.sync_strategy.is_some())]
-        {
-            if is_set && read.state_sync == StateSync::External {
-                section.warn(key, needed);
+        let keys = [
+            ("featureGates.ComputeDomainCliques", read.cliques),
+            ("syncStrategy", read.sync_strategy.is_some()),
+            ("mirrorNodes", read.mirror_nodes),
+            ("daemonImage", read.daemon_image.is_some()),
+        ];
+        for (key, is_set) in keys {
+            if is_set && !read.is_synchronized() {
+                section.warn(key, "has no effect without stateSync grove");
             }
         }
-        if read.mirror_nodes && !read.is_written_by_controller() {
-            section.warn("mirrorNodes", "has no effect without stateSync grove and the strategy controller-clique");
+        if read.is_synchronized() && read.mirror_nodes && !read.strategy().has_cliques() {
+            section.warn("mirrorNodes", "has no effect: the strategy stores the state in status.nodes");
         }
         read
     }

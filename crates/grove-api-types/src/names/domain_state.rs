@@ -9,6 +9,10 @@ name!(
     ComputeDomainCliqueName
 );
 name!(
+    /// Name of the `DaemonSet` of a domain, and of the template of its claims.
+    DomainDaemonSetName
+);
+name!(
     /// Host name of a daemon in the files that its peers' IMEX processes read.
     ImexHostName
 );
@@ -21,6 +25,13 @@ impl ComputeDomainCliqueName {
     /// The object of a clique: `<UID of the domain>.<clique>`.
     pub fn of_domain(domain_uid: &str, clique: &str) -> Self {
         Self(format!("{domain_uid}.{clique}"))
+    }
+}
+
+impl DomainDaemonSetName {
+    /// The `DaemonSet` of a domain: `computedomain-daemon-<UID of the domain>`. Two controllers create the same one.
+    pub fn of_domain(domain_uid: &str) -> Self {
+        Self(format!("computedomain-daemon-{domain_uid}"))
     }
 }
 

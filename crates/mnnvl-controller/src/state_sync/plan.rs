@@ -1,57 +1,54 @@
-//! Plans the writes of the objects of the cliques of a domain.
+//! Plans the writes of the objects of a domain.
 
-use grove_api_types::compute_domain::clique::ComputeDomainClique;
+use grove_api_types::compute_domain::STRATEGY_ANNOTATION;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::events;
+use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, WarningEvent};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::desired::claim_template::claim_template;
+use super::desired::daemon_set::daemon_set;
+use super::objects::ClaimTarget;
 use super::observed::{DesiredClique, Observed};
 
-/// The plan for one domain. A clique that changed since it was observed stays until the next reconcile.
+mod cliques;
+mod teardown;
+
+/// The plan for one domain: begins the synchronization, creates what is missing and keeps the cliques, or stops a terminating domain.
 pub(crate) fn plan(observed: &Observed, cliques: &[DesiredClique<'_>]) -> Plan {
-    let steps = cliques.iter().filter_map(|clique| step(observed, clique));
-    let problems = cliques.iter().flat_map(|clique| &clique.assignment.problems);
-    let warnings = problems
-        .map(|problem| WarningEvent { reason: events::COMPUTE_DOMAIN_DAEMON_REJECTED, note: problem.to_string() });
-    Plan::new().stage(Stage::new("cliques", steps)).with_warnings(warnings).with_independent_stages()
-}
-
-fn step(observed: &Observed, clique: &DesiredClique<'_>) -> Option<Step> {
-    let DesiredClique { object, assignment, .. } = clique;
-    match object {
-        Some(object) if is_terminating(*object) => None,
-        Some(object) => patch(object, clique),
-        None if assignment.entries.is_empty() || is_terminating(&observed.domain) => None,
-        None => Some(Step::create(&new_object(observed, clique))),
+    if let Some(obstacle) = observed.obstacle() {
+        let warning = WarningEvent { reason: events::COMPUTE_DOMAIN_NOT_SYNCHRONIZED, note: obstacle.to_string() };
+        return Plan::new().with_warnings([warning]);
+    }
+    match (is_terminating(&observed.domain), observed.domain.is_registered()) {
+        (true, true) => teardown::plan(observed, cliques::stage(observed, cliques)),
+        (true, false) => Plan::new(),
+        (false, false) => Plan::new().stage(Stage::new("registration", [register(observed)])),
+        (false, true) => {
+            let plan = Plan::new().stage(objects(observed)).stage(cliques::stage(observed, cliques));
+            plan.with_warnings(cliques::warnings(cliques)).with_independent_stages()
+        }
     }
 }
 
-/// Replaces the entries and owners that differ. A clique without entries keeps its owners, so that it is deleted after them.
-fn patch(object: &ComputeDomainClique, clique: &DesiredClique<'_>) -> Option<Step> {
-    let assignment = &clique.assignment;
-    let current_owners = object.metadata.owner_references.as_deref().unwrap_or_default();
-    let has_other_owners = !assignment.owners.is_empty() && current_owners != assignment.owners;
-    if object.daemons == assignment.entries && !has_other_owners {
-        return None;
-    }
-    let mut change = json!({ "daemons": assignment.entries });
-    if has_other_owners {
-        change["metadata"] = json!({ "ownerReferences": assignment.owners });
-    }
-    Some(Step::merge_patch_with_optimistic_lock(object, change))
+/// The first write to a domain: the finalizer, and the strategy, which stays. The objects follow when the domain has both, so that none
+/// outlives the domain.
+fn register(observed: &Observed) -> Step {
+    let domain = &observed.domain;
+    let others = domain.finalizers().iter().map(String::as_str).filter(|it| *it != finalizers::COMPUTE_DOMAIN_STATE);
+    let finalizers: Vec<_> = others.chain([finalizers::COMPUTE_DOMAIN_STATE]).collect();
+    let strategy = observed.strategy().name();
+    let metadata = json!({ "finalizers": finalizers, "annotations": { STRATEGY_ANNOTATION: strategy } });
+    Step::merge_patch_with_optimistic_lock(domain, json!({ "metadata": metadata }))
 }
 
-fn new_object(observed: &Observed, clique: &DesiredClique<'_>) -> ComputeDomainClique {
-    let uid = observed.domain.uid().unwrap_or_default();
-    let metadata = ObjectMeta {
-        namespace: Some(observed.namespace.clone()),
-        name: Some(clique.name.to_string()),
-        labels: Some(ComputeDomainClique::labels(&uid, &clique.id)),
-        owner_references: Some(clique.assignment.owners.clone()),
-        ..ObjectMeta::default()
-    };
-    ComputeDomainClique { metadata, daemons: clique.assignment.entries.clone() }
+/// Creates the `DaemonSet` and the claim templates that are missing. They are never changed: a change would restart the IMEX processes of
+/// running pods.
+fn objects(observed: &Observed) -> Stage {
+    let template =
+        |target| observed.claim_template(target).is_none().then(|| Step::create(&claim_template(observed, target)));
+    let daemon_set = observed.daemon_set.is_none().then(|| Step::create(&daemon_set(observed)));
+    let steps = [template(ClaimTarget::Daemon), daemon_set, template(ClaimTarget::Workload)];
+    Stage::new("daemons", steps.into_iter().flatten()).with_failure_event(events::COMPUTE_DOMAIN_FAILED)
 }

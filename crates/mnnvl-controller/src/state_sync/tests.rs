@@ -1,15 +1,20 @@
 //! The writes for the daemons of a domain: pods in, plan and status out.
 
 use expect_test::{Expect, expect};
+use grove_api_types::compute_domain::STRATEGY_ANNOTATION;
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::compute_domain::daemon_pod::DaemonPodObject;
+use grove_api_types::compute_domain::strategy::Strategy;
 use grove_controller::plan::Step;
-use grove_runtime::caches::Delta;
+use grove_runtime::caches::{Cache, Delta};
 use grove_test_support::check_watched_kind;
 use kube::ResourceExt;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::objects::{SlimClaimTemplate, SlimDaemonSet, SlimNode};
 use super::observed::Observed;
+use super::triggers::domains_of;
 use super::*;
 
 /// The pod of the daemon of a node.
@@ -38,15 +43,41 @@ fn clique(id: &str, nodes: &[usize]) -> Value {
 }
 
 fn observed(cliques: &[Value], pods: &[Value]) -> Observed {
-    let domain = json!({ "metadata": { "namespace": "team", "name": "llm-0", "uid": "u" }, "spec": { "numNodes": 2 } });
     let decoded = |pod: &Value| serde_json::from_value::<DaemonPodObject>(pod.clone()).unwrap().daemon_pod();
     Observed {
-        domain: serde_json::from_value(domain).unwrap(),
+        domain: domain(Strategy::ControllerClique),
         cliques: cliques.iter().map(|clique| Arc::new(serde_json::from_value(clique.clone()).unwrap())).collect(),
         pods: pods.iter().filter_map(decoded).collect(),
-        namespace: "grove-system".to_owned(),
-        mirrors_nodes: false,
+        daemon_set: Some(Arc::new(object("computedomain-daemon-u", None))),
+        claim_templates: vec![template("Daemon"), template("Workload")],
+        settings: settings(false),
+        ..Observed::default()
     }
+}
+
+/// A domain whose synchronization has begun.
+fn domain(strategy: Strategy) -> SyncedDomain {
+    let metadata = json!({ "namespace": "team", "name": "llm-0", "uid": "u", "resourceVersion": "3",
+        "finalizers": ["resource.nvidia.com/computeDomain"],
+        "annotations": { "grove.io/compute-domain-sync-strategy": strategy.name() } });
+    let spec = json!({ "numNodes": 2, "channel": { "resourceClaimTemplate": { "name": "llm-0" } } });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+}
+
+fn settings(mirrors_nodes: bool) -> Arc<Settings> {
+    Arc::new(Settings { namespace: "grove-system".to_owned(), mirrors_nodes, ..Settings::default() })
+}
+
+/// An object with the label of the domain and the finalizer.
+fn object<K: DeserializeOwned>(name: &str, target: Option<&str>) -> K {
+    let labels = json!({ "resource.nvidia.com/computeDomain": "u", "resource.nvidia.com/computeDomainTarget": target.unwrap_or_default() });
+    let metadata = json!({ "namespace": "grove-system", "name": name, "uid": format!("uid-{name}"), "labels": labels,
+        "finalizers": ["resource.nvidia.com/computeDomain"] });
+    serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+}
+
+fn template(target: &str) -> Arc<SlimClaimTemplate> {
+    Arc::new(object(&target.to_lowercase(), Some(target)))
 }
 
 #[track_caller]
@@ -127,7 +158,7 @@ fn a_second_daemon_of_a_node_is_reported() {
 #[test]
 fn a_mirror_has_the_entries_too() {
     let mut mirrored = observed(&[clique("f.7", &[0])], &[pod(0, "f.7", true), pod(1, "", true)]);
-    mirrored.mirrors_nodes = true;
+    mirrored.settings = settings(true);
     check(
         &mirrored,
         &expect![[r#"
@@ -141,9 +172,222 @@ fn a_mirror_has_the_entries_too() {
 #[test]
 fn a_terminating_domain_gets_no_clique() {
     let mut terminating = observed(&[], &[pod(0, "f.7", true)]);
-    let domain = json!({ "metadata": { "uid": "u", "deletionTimestamp": "2030-01-01T00:00:00Z" } });
-    terminating.domain = serde_json::from_value(domain).unwrap();
-    assert!(plan::plan(&terminating, &terminating.desired_cliques()).is_empty());
+    terminating.domain.metadata.deletion_timestamp = serde_json::from_value(json!("2030-01-01T00:00:00Z")).unwrap();
+    let plan = plan::plan(&terminating, &terminating.desired_cliques());
+    assert!(plan.steps().all(|step| step.verb() != "create"), "{plan}");
+}
+
+#[track_caller]
+fn check_plan(observed: &Observed, expected: &Expect) {
+    expected.assert_eq(&plan::plan(observed, &observed.desired_cliques()).to_string());
+}
+
+#[test]
+fn a_domain_gets_finalizer_and_strategy_before_its_objects() {
+    let mut new = observed(&[], &[]);
+    (new.daemon_set, new.claim_templates) = (None, vec![]);
+    new.domain.metadata.annotations = None;
+    new.domain.metadata.finalizers = Some(vec!["grove.io/computedomain-finalizer".to_owned()]);
+    check_plan(
+        &new,
+        &expect![[r#"
+        registration: patch ComputeDomain llm-0 {"metadata":{"annotations":{"grove.io/compute-domain-sync-strategy":"ssa-status"},"finalizers":["grove.io/computedomain-finalizer","resource.nvidia.com/computeDomain"],"resourceVersion":"3"}}
+    "#]],
+    );
+    assert!(!new.writes_status());
+    new.domain = domain(Strategy::RmwClique);
+    check_plan(
+        &new,
+        &expect![[r#"
+        daemons: create ResourceClaimTemplate computedomain-daemon-u
+        daemons: create DaemonSet computedomain-daemon-u
+        daemons: create ResourceClaimTemplate llm-0
+    "#]],
+    );
+    let creates: Vec<_> = plan::plan(&new, &[]).steps().filter_map(created).collect();
+    let daemon_set = &creates[1]["spec"]["template"]["spec"];
+    let strategy =
+        daemon_set["containers"][0]["env"].as_array().unwrap().iter().find(|it| it["name"] == "SYNC_STRATEGY");
+    assert_eq!(strategy.unwrap()["value"], "rmw-clique", "the strategy of the domain, not the configured one");
+    expect![[r#"
+        {
+          "spec": {
+            "devices": {
+              "config": [
+                {
+                  "opaque": {
+                    "driver": "compute-domain.nvidia.com",
+                    "parameters": {
+                      "apiVersion": "resource.nvidia.com/v1beta1",
+                      "domainID": "u",
+                      "kind": "ComputeDomainDaemonConfig"
+                    }
+                  },
+                  "requests": [
+                    "daemon"
+                  ]
+                }
+              ],
+              "requests": [
+                {
+                  "exactly": {
+                    "deviceClassName": "compute-domain-daemon.nvidia.com"
+                  },
+                  "name": "daemon"
+                }
+              ]
+            }
+          }
+        }
+        {
+          "resource.nvidia.com/computeDomain": "u"
+        }
+        {
+          "apiVersion": "resource.k8s.io/v1",
+          "kind": "ResourceClaimTemplate",
+          "metadata": {
+            "finalizers": [
+              "resource.nvidia.com/computeDomain"
+            ],
+            "labels": {
+              "resource.nvidia.com/computeDomain": "u",
+              "resource.nvidia.com/computeDomainTarget": "Workload"
+            },
+            "name": "llm-0",
+            "namespace": "team"
+          },
+          "spec": {
+            "spec": {
+              "devices": {
+                "config": [
+                  {
+                    "opaque": {
+                      "driver": "compute-domain.nvidia.com",
+                      "parameters": {
+                        "allocationMode": "Single",
+                        "apiVersion": "resource.nvidia.com/v1beta1",
+                        "domainID": "u",
+                        "kind": "ComputeDomainChannelConfig"
+                      }
+                    },
+                    "requests": [
+                      "channel"
+                    ]
+                  }
+                ],
+                "requests": [
+                  {
+                    "exactly": {
+                      "deviceClassName": "compute-domain-default-channel.nvidia.com"
+                    },
+                    "name": "channel"
+                  }
+                ]
+              }
+            }
+          }
+        }"#]]
+    .assert_eq(&format!("{:#}\n{:#}\n{:#}", creates[0]["spec"], daemon_set["nodeSelector"], creates[2]));
+}
+
+#[test]
+fn a_terminating_domain_releases_one_object_after_the_other() {
+    let mut terminating = observed(&[], &[]);
+    terminating.domain.metadata.deletion_timestamp = serde_json::from_value(json!("2030-01-01T00:00:00Z")).unwrap();
+    terminating.nodes = vec![Arc::new(object("node-0", None))];
+    check_plan(
+        &terminating,
+        &expect![[r#"
+        claim-template: delete ResourceClaimTemplate workload
+        daemons: delete DaemonSet computedomain-daemon-u
+        daemons: delete ResourceClaimTemplate daemon
+        nodes: patch Node node-0 [{"op":"test","path":"/metadata/labels/resource.nvidia.com~1computeDomain","value":"u"},{"op":"remove","path":"/metadata/labels/resource.nvidia.com~1computeDomain"}]
+        release-claim-template: patch ResourceClaimTemplate workload [{"op":"test","path":"/metadata/uid","value":"uid-workload"},{"op":"test","path":"/metadata/finalizers/0","value":"resource.nvidia.com/computeDomain"},{"op":"remove","path":"/metadata/finalizers/0"}]
+    "#]],
+    );
+    terminating.claim_templates.pop();
+    terminating.nodes.clear();
+    check_plan(
+        &terminating,
+        &expect![[r#"
+        daemons: delete DaemonSet computedomain-daemon-u
+        daemons: delete ResourceClaimTemplate daemon
+        release-daemons: patch DaemonSet computedomain-daemon-u [{"op":"test","path":"/metadata/uid","value":"uid-computedomain-daemon-u"},{"op":"test","path":"/metadata/finalizers/0","value":"resource.nvidia.com/computeDomain"},{"op":"remove","path":"/metadata/finalizers/0"}]
+        release-daemons: patch ResourceClaimTemplate daemon [{"op":"test","path":"/metadata/uid","value":"uid-daemon"},{"op":"test","path":"/metadata/finalizers/0","value":"resource.nvidia.com/computeDomain"},{"op":"remove","path":"/metadata/finalizers/0"}]
+    "#]],
+    );
+    (terminating.daemon_set, terminating.claim_templates) = (None, vec![]);
+    check_plan(
+        &terminating,
+        &expect![[r#"
+        release-domain: patch ComputeDomain llm-0 [{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/0","value":"resource.nvidia.com/computeDomain"},{"op":"remove","path":"/metadata/finalizers/0"}]
+    "#]],
+    );
+}
+
+#[test]
+fn nothing_is_written_beside_another_manager_or_with_an_unknown_strategy() {
+    let mut other = observed(&[], &[pod(0, "f.7", true)]);
+    other.other_manager = Some("compute-domain-controller".to_owned());
+    check_plan(
+        &other,
+        &expect![[r#"
+        warn: ComputeDomainNotSynchronized the field manager compute-domain-controller writes the state of this ComputeDomain too, so Grove does not; stop compute-domain-controller and create the ComputeDomain again, or set computeDomain.stateSync to external
+    "#]],
+    );
+    assert!(!other.writes_status());
+    let mut unknown = observed(&[], &[pod(0, "f.7", true)]);
+    unknown.domain.metadata.annotations.as_mut().unwrap().insert(STRATEGY_ANNOTATION.to_owned(), "later".to_owned());
+    check_plan(
+        &unknown,
+        &expect![[r#"
+        warn: ComputeDomainNotSynchronized the annotation grove.io/compute-domain-sync-strategy has the value "later", which is none of rmw-status, ssa-status, rmw-clique, ssa-clique, controller-clique; correct it if a user changed it, otherwise create the ComputeDomain again
+    "#]],
+    );
+    assert!(!unknown.writes_status());
+}
+
+#[test]
+fn the_entries_of_daemons_without_pod_are_removed() {
+    let mut in_cliques = observed(&[clique("f.7", &[0, 1])], &[pod(1, "f.7", true)]);
+    in_cliques.domain = domain(Strategy::SsaClique);
+    assert!(in_cliques.needs_live_pods());
+    check(
+        &in_cliques,
+        &expect![[r#"
+        cliques: patch ComputeDomainClique u.f.7 {"daemons":[{"cliqueID":"f.7","index":1,"ipAddress":"10.0.0.1","nodeName":"node-1","status":"Ready"}],"metadata":{"resourceVersion":"7"}}
+
+        {"cliques":[{"id":"f.7","status":"Ready"}],"status":"NotReady"}
+    "#]],
+    );
+    let mut in_status = observed(&[], &[pod(1, "f.7", true), pod(2, "", true)]);
+    in_status.domain = domain(Strategy::SsaStatus);
+    let node = |node: usize, index: i64| {
+        json!({ "name": format!("node-{node}"), "ipAddress": format!("10.0.0.{node}"), "cliqueID": "f.7",
+        "index": index, "status": "Ready" })
+    };
+    in_status.domain.status = serde_json::from_value(json!({ "nodes": [node(0, 0), node(1, 1)] })).unwrap();
+    assert!(in_status.needs_live_pods());
+    check(
+        &in_status,
+        &expect![[r#"
+        nothing to do
+
+        {"cliques":[{"id":"f.7","status":"Ready"}],"nodes":[{"cliqueID":"","index":-1,"ipAddress":"10.0.0.2","name":"node-2","status":"Ready"},{"cliqueID":"f.7","index":1,"ipAddress":"10.0.0.1","name":"node-1","status":"Ready"}],"status":"Ready"}
+    "#]],
+    );
+}
+
+#[test]
+fn the_order_of_nodes_has_no_meaning() {
+    let mut unordered = observed(&[], &[pod(0, "f.7", true), pod(2, "", true)]);
+    unordered.domain = domain(Strategy::RmwStatus);
+    let written = status::status(&unordered, &[]);
+    let entry = json!({ "name": "node-0", "ipAddress": "10.0.0.0", "cliqueID": "f.7", "index": 0, "status": "Ready" });
+    unordered.domain.status = written;
+    unordered.domain.status.nodes.insert(0, serde_json::from_value(entry).unwrap());
+    let nodes = unordered.domain.status.nodes.clone();
+    assert_eq!((nodes.len(), status::status(&unordered, &[]).nodes), (2, nodes));
 }
 
 #[test]
@@ -153,17 +397,20 @@ fn pods_and_cliques_trigger_the_domain_of_their_uid() {
     let domains = Cache::from_objects([domain]);
     let pod: DaemonPodObject = serde_json::from_value(pod(0, "f.7", true)).unwrap();
     let deleted = Delta { old: Some(Arc::new(pod)), new: None };
-    assert_eq!(domains_of_pod(&domains, &deleted).len(), 1);
+    assert_eq!(domains_of(&domains, &deleted, domain_of).len(), 1);
     let clique: ComputeDomainClique = serde_json::from_value(clique("f.7", &[])).unwrap();
     assert_eq!(clique.name_any(), "u.f.7");
     let created = Delta { old: None, new: Some(Arc::new(clique)) };
-    assert_eq!(domains_of_clique(&domains, &created).len(), 1);
+    assert_eq!(domains_of(&domains, &created, domain_of_clique).len(), 1);
 }
 
 #[test]
 fn an_edited_object_affects_no_other_object_of_its_kind() {
     check_watched_kind!(SyncedDomain, json!({ "spec": { "numNodes": 2 }, "status": { "status": "Ready" } }));
     check_watched_kind!(ComputeDomainClique, json!({ "daemons": clique("f.7", &[0])["daemons"] }));
+    check_watched_kind!(SlimDaemonSet, json!({}));
+    check_watched_kind!(SlimClaimTemplate, json!({}));
+    check_watched_kind!(SlimNode, json!({}));
     check_watched_kind!(
         DaemonPodObject,
         json!({ "spec": pod(0, "f.7", true)["spec"], "status": pod(0, "f.7", true)["status"] })

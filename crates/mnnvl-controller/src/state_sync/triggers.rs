@@ -1,35 +1,34 @@
-//! The mappers from pods and cliques to the domains that they trigger.
+//! The mapper from an object of a domain to the domain.
 
 use std::borrow::Cow;
 
-use grove_api_types::compute_domain::clique::ComputeDomainClique;
-use grove_api_types::compute_domain::daemon_pod::DaemonPodObject;
+use futures::Stream;
+use futures::stream::{self, StreamExt};
 use grove_runtime::caches::{Cache, Delta};
+use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
 use super::domain::SyncedDomain;
-use super::informers::{BY_UID, domain_of_clique, domain_of_pod};
+use super::informers::BY_UID;
 
-/// The domains of the pod before and after the change.
-pub(super) fn domains_of_pod(
+/// The UIDs of the domains of an object.
+type DomainsOf<K> = fn(&K) -> Vec<Cow<'_, str>>;
+
+/// The domains of each changed object.
+pub(super) fn domains_of_changed<K: Resource + Send + Sync + 'static>(
     domains: &Cache<SyncedDomain>,
-    delta: &Delta<DaemonPodObject>,
-) -> Vec<ObjectRef<SyncedDomain>> {
-    domains_of(domains, delta, domain_of_pod)
+    objects: &Cache<K>,
+    uids: DomainsOf<K>,
+) -> impl Stream<Item = ObjectRef<SyncedDomain>> + Send + 'static {
+    let domains = domains.clone();
+    objects.subscribe().flat_map(move |delta| stream::iter(domains_of(&domains, &delta, uids)))
 }
 
-/// The domain of the object of a clique.
-pub(super) fn domains_of_clique(
-    domains: &Cache<SyncedDomain>,
-    delta: &Delta<ComputeDomainClique>,
-) -> Vec<ObjectRef<SyncedDomain>> {
-    domains_of(domains, delta, domain_of_clique)
-}
-
-fn domains_of<K>(
+/// The domains of the object before and after the change.
+pub(super) fn domains_of<K>(
     domains: &Cache<SyncedDomain>,
     delta: &Delta<K>,
-    uids: fn(&K) -> Vec<Cow<'_, str>>,
+    uids: DomainsOf<K>,
 ) -> Vec<ObjectRef<SyncedDomain>> {
     let versions = delta.old.iter().chain(&delta.new);
     let found = versions.flat_map(|object| uids(object)).flat_map(|uid| domains.by_index(&BY_UID, &uid));
