@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use futures::{Stream, StreamExt, stream};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_api_types::deletion::is_terminating;
-use grove_dev_harness::compute_domain_channels::{self, CHANNELS};
+use grove_dev_harness::compute_domain_channels::{self, CHANNELS, DAEMONS};
 use grove_dev_harness::devices::create;
 use grove_dev_harness::live_objects::{Kind, changes};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -20,9 +20,11 @@ use crate::namespace::Namespace;
 
 mod daemon;
 mod history;
+mod kubelet_plugin;
 
-pub use daemon::{Daemon, DaemonSpec};
+pub use daemon::Daemon;
 pub use history::DomainHistory;
+pub use kubelet_plugin::KubeletPlugin;
 
 /// The file with the CRD.
 pub const CRD_FILE: &str =
@@ -43,6 +45,14 @@ pub const GROVE_FINALIZER: &str = "grove.io/computedomain-finalizer";
 /// If the API server rejects one of the objects.
 pub async fn install_channels(client: &Client) {
     CHANNELS.install(client, 1).await.expect("the channels");
+}
+
+/// Creates the class of daemons, and one of its devices on each node.
+///
+/// # Panics
+/// If the API server rejects one of the objects.
+pub async fn install_daemons(client: &Client) {
+    DAEMONS.install(client, 1).await.expect("the devices of daemons");
 }
 
 /// The driver of one namespace. It stops when the value is dropped.

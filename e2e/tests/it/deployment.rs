@@ -51,6 +51,8 @@ const COMPONENTS: [(&str, &str, &[&str]); 8] = [
         "controller-policy",
         &[
             "ValidatingAdmissionPolicy/mnnvl-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicy/mnnvl-controller-daemons.grove.io is added",
+            "ValidatingAdmissionPolicy/mnnvl-controller-nodes.grove.io is added",
             "ValidatingAdmissionPolicy/pclq-controller-children.grove.io is added",
             "ValidatingAdmissionPolicy/pclq-controller-cliques.grove.io is added",
             "ValidatingAdmissionPolicy/pcs-controller-children.grove.io is added",
@@ -59,6 +61,8 @@ const COMPONENTS: [(&str, &str, &[&str]); 8] = [
             "ValidatingAdmissionPolicy/topology-controller-children.grove.io is added",
             "ValidatingAdmissionPolicy/topology-controller-topologies.grove.io is added",
             "ValidatingAdmissionPolicyBinding/mnnvl-controller-children.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/mnnvl-controller-daemons.grove.io is added",
+            "ValidatingAdmissionPolicyBinding/mnnvl-controller-nodes.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pclq-controller-children.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pclq-controller-cliques.grove.io is added",
             "ValidatingAdmissionPolicyBinding/pcs-controller-children.grove.io is added",
@@ -69,13 +73,14 @@ const COMPONENTS: [(&str, &str, &[&str]); 8] = [
         ],
     ),
     (
-        "mnnvl-controller",
+        "common",
         "compute-domain-state",
         &[
             "ClusterRole/compute-domain-daemon is added",
             "ClusterRole/mnnvl-controller-compute-domain-state is added",
             "ClusterRoleBinding/compute-domain-daemon is added",
             "ClusterRoleBinding/mnnvl-controller-compute-domain-state is added",
+            "Namespace/grove-system.metadata.labels.pod-security.kubernetes.io/enforce: \"baseline\"",
             "Role/compute-domain-daemon is added",
             "Role/mnnvl-controller-compute-domain-state is added",
             "RoleBinding/compute-domain-daemon is added",

@@ -34,7 +34,7 @@ const SERVICE: &str = "mnnvl-controller";
 const NODES: &str = "64";
 
 /// A set with a clique that requests GPUs, one that requests none, and a scaling group that requests GPUs. Its pods take two seconds to end.
-fn set(name: &str, replicas: i32) -> String {
+pub(super) fn set(name: &str, replicas: i32) -> String {
     let clique = |name: &str, resources: &str| {
         format!(
             "{{name: {name}, annotations: {{test.grove.io/behaviour: graceful-stop}}, spec: {{roleName: {name}, replicas: 1, \
