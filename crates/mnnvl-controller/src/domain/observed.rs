@@ -71,7 +71,7 @@ pub(crate) enum Release {
     No,
     /// Grove's finalizer is removed.
     Finalizer,
-    /// It is deleted, and Grove's finalizer is removed.
+    /// It is deleted. The reconcile that follows removes Grove's finalizer.
     Deletion,
 }
 
