@@ -34,14 +34,14 @@ pub fn rules() -> Vec<PolicyRule> {
 
 /// The rules to write the state of compute domains, which a component of its own grants.
 pub fn rules_of_state_sync() -> Vec<PolicyRule> {
-    use Verb::{Create, Delete, List, Patch, Watch};
+    use Verb::{Create, Delete, Get, List, Patch, Watch};
     vec![
         PolicyRule::for_resource::<ComputeDomain>(&[Patch], "write the summary of a compute domain").status(),
-        PolicyRule::for_resource::<DaemonSet>(&[List, Watch], "learn which compute domains have daemons"),
+        PolicyRule::for_resource::<DaemonSet>(&[Get, List, Watch], "learn which compute domains have daemons"),
         PolicyRule::for_resource::<DaemonSet>(&[Create, Patch, Delete], "run the daemons of a compute domain")
             .in_system_namespace(),
         PolicyRule::for_resource::<ResourceClaimTemplate>(
-            &[List, Watch, Create, Patch, Delete],
+            &[Get, List, Watch, Create, Patch, Delete],
             "describe the claims of daemons, and of the pods that use a compute domain",
         ),
         PolicyRule::for_resource::<Node>(&[List, Watch, Patch], "free the nodes of a deleted compute domain"),

@@ -99,13 +99,13 @@ async fn reconcile(domain: Arc<SyncedDomain>, ctx: Arc<StateSyncContext>) -> Res
     live_reads::find_other_manager(&ctx, &mut observed, &status).await?;
     let requeue = Requeue::AwaitChange;
     let plan = plan::plan(&observed, &observed.desired_cliques());
-    let result = ctx.executor.execute(&*domain, &plan).await;
-    result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
-    if !observed.writes_status() {
-        return Ok(requeue);
+    let executed = ctx.executor.execute(&*domain, &plan).await.into_result();
+    // The status follows the daemons, although an object cannot be created.
+    if observed.writes_status() {
+        let (old, new) = (json!(domain.status), json!(status));
+        let written = ctx.executor.patch_status(&*domain, &old, &new, StatusOwnership::Exclusive).await;
+        written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
     }
-    let (old, new) = (json!(domain.status), json!(status));
-    let written = ctx.executor.patch_status(&*domain, &old, &new, StatusOwnership::Exclusive).await;
-    written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
+    executed.map_err(|source| ReconcileError::Execute { source, requeue })?;
     Ok(requeue)
 }

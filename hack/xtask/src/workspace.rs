@@ -76,7 +76,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Separates the manifests of one text.
 pub(crate) const NEXT_MANIFEST: &str = "\n---\n";
 
-/// A kustomization that only lists files, and patches all objects of a kind. `kubectl kustomize` would take a second for all of them.
+/// A kustomization that only lists files, and patches objects. `kubectl kustomize` would take a second for all of them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kustomization {
@@ -87,13 +87,13 @@ struct Kustomization {
     resources: Vec<PathBuf>,
     /// The changes of a component.
     #[serde(default)]
-    patches: Vec<KindPatch>,
+    patches: Vec<ObjectPatch>,
 }
 
-/// A JSON patch of all objects of a kind.
+/// A JSON patch of an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KindPatch {
+struct ObjectPatch {
     target: PatchTarget,
     /// The operations as YAML.
     patch: String,
@@ -103,6 +103,7 @@ struct KindPatch {
 #[serde(deny_unknown_fields)]
 struct PatchTarget {
     kind: String,
+    name: String,
 }
 
 /// The manifests in a folder, each with [`NEXT_MANIFEST`] after it. A test applies each folder with kubectl.
@@ -125,14 +126,20 @@ pub(crate) fn with_component(manifests: &str, name: &str) -> Result<String> {
     let mut all = String::new();
     for manifest in manifests.split(NEXT_MANIFEST).filter(|manifest| !manifest.trim().is_empty()) {
         let object: Value = serde_saphyr::from_str(manifest).context("a manifest is not valid YAML")?;
-        let of_kind: Vec<_> = patches.iter().filter(|patch| object["kind"] == *patch.target.kind).collect();
-        all += &if of_kind.is_empty() { manifest.to_owned() } else { patched(object, &of_kind)?.to_string() };
+        let of_object: Vec<_> = patches.iter().filter(|patch| patch.target.is(&object)).collect();
+        all += &if of_object.is_empty() { manifest.to_owned() } else { patched(object, &of_object)?.to_string() };
         all += NEXT_MANIFEST;
     }
     Ok(all + &kustomization(&folder)?)
 }
 
-fn patched(mut object: Value, patches: &[&KindPatch]) -> Result<Value> {
+impl PatchTarget {
+    fn is(&self, object: &Value) -> bool {
+        object["kind"] == *self.kind && object["metadata"]["name"] == *self.name
+    }
+}
+
+fn patched(mut object: Value, patches: &[&ObjectPatch]) -> Result<Value> {
     for patch in patches {
         let operations: json_patch::Patch = serde_saphyr::from_str(&patch.patch)?;
         json_patch::patch(&mut object, &operations).with_context(|| format!("cannot patch {}", object["kind"]))?;

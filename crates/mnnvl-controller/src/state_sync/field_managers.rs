@@ -4,6 +4,8 @@ use grove_api_types::finalizers;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::desired::daemon_set::DAEMON;
+
 /// The managed fields of an object. Any client may write entries, so only the fields that are read are decoded.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -31,9 +33,14 @@ impl Manager {
     }
 }
 
-/// The first manager of the state that is not mnnvl-controller.
+/// The first manager of the state that is neither mnnvl-controller nor a daemon. An update of a daemon may own a value that the CRD sets by
+/// default.
 pub(super) fn other_manager(object: &ManagedObject) -> Option<String> {
-    let mut others = object.managed_fields.iter().flatten().filter(|it| it.name != crate::NAME && it.maintains_state());
+    let mut others = object
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(|it| ![crate::NAME, DAEMON].contains(&&*it.name) && it.maintains_state());
     others.next().map(|manager| manager.name.clone())
 }
 
@@ -44,10 +51,10 @@ mod tests {
     use super::*;
 
     fn found(manager: &str, subresource: &str, fields: &Value) -> Option<String> {
-        let managed = json!({ "managedFields": [
+        let object = json!({ "managedFields": [
             { "manager": manager, "subresource": subresource, "operation": "Update", "time": "year 12000", "fieldsV1": fields },
         ] });
-        other_manager(&serde_json::from_value(managed).unwrap())
+        other_manager(&serde_json::from_value(object).unwrap())
     }
 
     #[test]
@@ -61,6 +68,7 @@ mod tests {
         );
         assert_eq!(found("compute-domain-controller", "", &finalizer()).as_deref(), Some("compute-domain-controller"));
         assert_eq!(found("mnnvl-controller", "status", &status()), None);
+        assert_eq!(found("compute-domain-daemon", "status", &status()), None);
         assert_eq!(found("mnnvl-controller", "", &finalizer()), None);
         let entries = json!({ "f:status": { "f:nodes": { "k:{\"name\":\"n\"}": {} } } });
         assert_eq!(found("kubectl-edit", "status", &entries), None, "a corrected entry");

@@ -87,8 +87,8 @@ impl Display for Obstacle {
         match self {
             Self::OtherManager(manager) => write!(
                 f,
-                "the field manager {manager} writes the state of this ComputeDomain too, so Grove does not; stop {manager} and create the \
-                 ComputeDomain again, or set computeDomain.stateSync to external"
+                "the field manager {manager} writes the state of this ComputeDomain too, so Grove does not; delete the ComputeDomain, stop \
+                 {manager} and create it again, or set computeDomain.stateSync to external"
             ),
             Self::UnknownStrategy(name) => {
                 let known = Strategy::ALL.map(|(name, _)| name).join(", ");
@@ -123,6 +123,12 @@ impl Observed {
         }
         let name = self.domain.strategy_name().filter(|name| Strategy::of_name(name).is_none())?;
         Some(Obstacle::UnknownStrategy(name.to_owned()))
+    }
+
+    /// Whether Grove stops the domain when it is deleted, although something prevents its synchronization: the annotation shows that it created
+    /// the objects of the domain, or no other manager protects them. Otherwise the domain would never end, and retain its nodes.
+    pub(crate) fn may_be_stopped(&self) -> bool {
+        self.domain.has_finalizer() && (self.domain.strategy_name().is_some() || self.other_manager.is_none())
     }
 
     /// Whether the status is written: the synchronization has begun, and nothing prevents it.

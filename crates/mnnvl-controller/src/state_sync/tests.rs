@@ -8,6 +8,7 @@ use grove_api_types::compute_domain::strategy::Strategy;
 use grove_controller::plan::Step;
 use grove_runtime::caches::{Cache, Delta};
 use grove_test_support::check_watched_kind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -198,96 +199,31 @@ fn a_domain_gets_finalizer_and_strategy_before_its_objects() {
     new.domain = domain(Strategy::RmwClique);
     check_plan(
         &new,
-        &expect![[r#"
+        &expect![[r"
         daemons: create ResourceClaimTemplate computedomain-daemon-u
         daemons: create DaemonSet computedomain-daemon-u
         daemons: create ResourceClaimTemplate llm-0
-    "#]],
+    "]],
     );
+}
+
+#[test]
+fn the_objects_of_a_domain_have_its_uid_and_its_strategy() {
+    let mut new = observed(&[], &[]);
+    (new.daemon_set, new.claim_templates) = (None, vec![]);
+    new.domain = domain(Strategy::RmwClique);
     let creates: Vec<_> = plan::plan(&new, &[]).steps().filter_map(created).collect();
     let daemon_set = &creates[1]["spec"]["template"]["spec"];
     let strategy =
         daemon_set["containers"][0]["env"].as_array().unwrap().iter().find(|it| it["name"] == "SYNC_STRATEGY");
     assert_eq!(strategy.unwrap()["value"], "rmw-clique", "the strategy of the domain, not the configured one");
+    let workload = [&creates[2]["metadata"], &creates[2]["spec"]].map(|value| format!("{value}\n")).concat();
     expect![[r#"
-        {
-          "spec": {
-            "devices": {
-              "config": [
-                {
-                  "opaque": {
-                    "driver": "compute-domain.nvidia.com",
-                    "parameters": {
-                      "apiVersion": "resource.nvidia.com/v1beta1",
-                      "domainID": "u",
-                      "kind": "ComputeDomainDaemonConfig"
-                    }
-                  },
-                  "requests": [
-                    "daemon"
-                  ]
-                }
-              ],
-              "requests": [
-                {
-                  "exactly": {
-                    "deviceClassName": "compute-domain-daemon.nvidia.com"
-                  },
-                  "name": "daemon"
-                }
-              ]
-            }
-          }
-        }
-        {
-          "resource.nvidia.com/computeDomain": "u"
-        }
-        {
-          "apiVersion": "resource.k8s.io/v1",
-          "kind": "ResourceClaimTemplate",
-          "metadata": {
-            "finalizers": [
-              "resource.nvidia.com/computeDomain"
-            ],
-            "labels": {
-              "resource.nvidia.com/computeDomain": "u",
-              "resource.nvidia.com/computeDomainTarget": "Workload"
-            },
-            "name": "llm-0",
-            "namespace": "team"
-          },
-          "spec": {
-            "spec": {
-              "devices": {
-                "config": [
-                  {
-                    "opaque": {
-                      "driver": "compute-domain.nvidia.com",
-                      "parameters": {
-                        "allocationMode": "Single",
-                        "apiVersion": "resource.nvidia.com/v1beta1",
-                        "domainID": "u",
-                        "kind": "ComputeDomainChannelConfig"
-                      }
-                    },
-                    "requests": [
-                      "channel"
-                    ]
-                  }
-                ],
-                "requests": [
-                  {
-                    "exactly": {
-                      "deviceClassName": "compute-domain-default-channel.nvidia.com"
-                    },
-                    "name": "channel"
-                  }
-                ]
-              }
-            }
-          }
-        }"#]]
-    .assert_eq(&format!("{:#}\n{:#}\n{:#}", creates[0]["spec"], daemon_set["nodeSelector"], creates[2]));
+        {"spec":{"devices":{"config":[{"opaque":{"driver":"compute-domain.nvidia.com","parameters":{"apiVersion":"resource.nvidia.com/v1beta1","domainID":"u","kind":"ComputeDomainDaemonConfig"}},"requests":["daemon"]}],"requests":[{"exactly":{"deviceClassName":"compute-domain-daemon.nvidia.com"},"name":"daemon"}]}}}
+        {"resource.nvidia.com/computeDomain":"u"}
+        {"finalizers":["resource.nvidia.com/computeDomain"],"labels":{"resource.nvidia.com/computeDomain":"u","resource.nvidia.com/computeDomainTarget":"Workload"},"name":"llm-0","namespace":"team"}
+        {"spec":{"devices":{"config":[{"opaque":{"driver":"compute-domain.nvidia.com","parameters":{"allocationMode":"Single","apiVersion":"resource.nvidia.com/v1beta1","domainID":"u","kind":"ComputeDomainChannelConfig"}},"requests":["channel"]}],"requests":[{"exactly":{"deviceClassName":"compute-domain-default-channel.nvidia.com"},"name":"channel"}]}}}
+    "#]].assert_eq(&format!("{}\n{}\n{workload}", creates[0]["spec"], daemon_set["nodeSelector"]));
 }
 
 #[test]
@@ -331,9 +267,9 @@ fn nothing_is_written_beside_another_manager_or_with_an_unknown_strategy() {
     other.other_manager = Some("compute-domain-controller".to_owned());
     check_plan(
         &other,
-        &expect![[r#"
-        warn: ComputeDomainNotSynchronized the field manager compute-domain-controller writes the state of this ComputeDomain too, so Grove does not; stop compute-domain-controller and create the ComputeDomain again, or set computeDomain.stateSync to external
-    "#]],
+        &expect![[r"
+            warn: ComputeDomainNotSynchronized the field manager compute-domain-controller writes the state of this ComputeDomain too, so Grove does not; delete the ComputeDomain, stop compute-domain-controller and create it again, or set computeDomain.stateSync to external
+        "]],
     );
     assert!(!other.writes_status());
     let mut unknown = observed(&[], &[pod(0, "f.7", true)]);
@@ -414,5 +350,53 @@ fn an_edited_object_affects_no_other_object_of_its_kind() {
     check_watched_kind!(
         DaemonPodObject,
         json!({ "spec": pod(0, "f.7", true)["spec"], "status": pod(0, "f.7", true)["status"] })
+    );
+}
+
+fn deletion_time() -> Option<Time> {
+    serde_json::from_value(json!("2030-01-01T00:00:00Z")).unwrap()
+}
+
+/// Otherwise the domain would never end, and its nodes would keep its label.
+#[test]
+fn a_terminating_domain_of_grove_is_stopped_although_something_prevents_its_synchronization() {
+    let mut terminating = observed(&[], &[]);
+    terminating.domain.metadata.deletion_timestamp = deletion_time();
+    let stages = |observed: &Observed| {
+        plan::plan(observed, &observed.desired_cliques())
+            .steps()
+            .filter(|step| step.to_string().contains("delete"))
+            .count()
+    };
+    assert_eq!(stages(&terminating), 3);
+    terminating.other_manager = Some("velero-server".to_owned());
+    assert_eq!(stages(&terminating), 3, "the annotation shows that the objects are those of Grove");
+    terminating.domain.metadata.annotations = None;
+    assert_eq!(stages(&terminating), 0, "the domain of another manager");
+    terminating.other_manager = None;
+    assert_eq!(stages(&terminating), 3, "a user removed the annotation");
+    let unknown = [(STRATEGY_ANNOTATION.to_owned(), "later".to_owned())];
+    terminating.domain.metadata.annotations = Some(unknown.into());
+    assert_eq!(stages(&terminating), 3, "a user changed the annotation");
+}
+
+#[test]
+fn a_deleted_object_of_a_live_domain_is_released_and_created_again() {
+    let mut live = observed(&[], &[]);
+    let mut daemon_set = (**live.daemon_set.as_ref().unwrap()).clone();
+    daemon_set.metadata.deletion_timestamp = deletion_time();
+    live.daemon_set = Some(Arc::new(daemon_set));
+    check_plan(
+        &live,
+        &expect![[r#"
+        daemons: patch DaemonSet computedomain-daemon-u [{"op":"test","path":"/metadata/uid","value":"uid-computedomain-daemon-u"},{"op":"test","path":"/metadata/finalizers/0","value":"resource.nvidia.com/computeDomain"},{"op":"remove","path":"/metadata/finalizers/0"}]
+    "#]],
+    );
+    live.daemon_set = None;
+    check_plan(
+        &live,
+        &expect![[r"
+        daemons: create DaemonSet computedomain-daemon-u
+    "]],
     );
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::compute_domains::configuration_with;
 
 mod foreign;
+mod policies;
 mod sets;
 mod strategies;
 
@@ -30,11 +31,14 @@ async fn daemons_form_the_domains_of_each_strategy() {
     let flags = ["--config", &config, "--crd", CRD_FILE, "--crd", CLIQUE_CRD_FILE, "--nodes", &nodes];
     let mut cluster = TestCluster::with_own_services("domain-daemons", &flags).await;
     let client = cluster.client().await;
+    policies::apply(&cluster).await;
     install_channels(&client).await;
     install_daemons(&client).await;
     tokio::join!(
         join_all(Strategy::ALL.map(|(_, strategy)| strategies::form_and_change(&cluster, strategy))),
         foreign::a_domain_of_another_manager_is_reported(&cluster),
+        foreign::a_claim_template_of_a_user_is_reported(&cluster),
+        policies::other_writes_are_denied(&cluster),
         foreign::objects_without_domain_are_removed(&cluster),
     );
     sets::domains_keep_their_state_when_gate_and_strategy_change(&mut cluster).await;

@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use crate::state_sync::observed::Observed;
 
 /// The program, its container and its account.
-const DAEMON: &str = "compute-domain-daemon";
+pub(crate) const DAEMON: &str = "compute-domain-daemon";
 /// The claim of a daemon.
 const CLAIM: &str = "compute-domain-daemon";
 

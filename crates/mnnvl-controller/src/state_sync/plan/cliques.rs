@@ -12,6 +12,8 @@ use crate::state_sync::observed::{DesiredClique, Observed};
 
 /// Writes the objects of the cliques. A clique that changed since it was observed stays until the next reconcile.
 pub(super) fn stage(observed: &Observed, cliques: &[DesiredClique<'_>]) -> Stage {
+    // Without a known strategy, or beside another manager, the entries are not Grove's.
+    let cliques = if observed.writes_status() { cliques } else { &[] };
     Stage::new("cliques", cliques.iter().filter_map(|clique| step(observed, clique)))
 }
 

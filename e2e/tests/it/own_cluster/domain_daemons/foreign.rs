@@ -6,7 +6,8 @@ use e2e::poll::poll_until;
 use e2e::{Namespace, TestCluster, events};
 use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::compute_domain::ComputeDomain;
-use grove_api_types::names::DomainDaemonSetName;
+use grove_dev_harness::compute_domain_channels::create_claim_template;
+use grove_dev_harness::devices::create;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
@@ -16,8 +17,12 @@ use serde_json::{Value, json};
 
 /// The node of these tests. No pod needs it.
 const NODE: &str = "node-20";
+/// The UID of no domain.
+const LOST_UID: &str = "00000000-0000-4000-8000-000000000001";
 
 /// Creates a domain as this field manager.
+///
+/// Its claim template is `channel`.
 async fn create_domain(cluster: &TestCluster, ns: &Namespace, metadata: Value, field_manager: &str) -> ComputeDomain {
     let spec = json!({ "numNodes": 0, "channel": { "resourceClaimTemplate": { "name": "channel" } } });
     let name = metadata["name"].as_str().expect("a name");
@@ -49,35 +54,44 @@ pub(super) async fn a_domain_of_another_manager_is_reported(cluster: &TestCluste
     poll_until(async || domains.get_opt("own").await.ok()?.is_none().then_some(())).await;
 }
 
-/// A user removes the finalizer of a domain and deletes it; its objects have finalizers, too.
+/// A user has a claim template with the name that a domain names: it stays as it is, and the event names it.
+pub(super) async fn a_claim_template_of_a_user_is_reported(cluster: &TestCluster) {
+    let client = cluster.client().await;
+    let ns = Namespace::create(&client, "e2e-daemons-name-conflict").await;
+    let templates = ns.api::<ResourceClaimTemplate>();
+    create_claim_template(&client, &ns.name, "channel", None).await.expect("the template is created");
+    let before = templates.get("channel").await.expect("the template");
+    create_domain(cluster, &ns, json!({ "name": "own" }), "kubectl").await;
+    events::wait_for_note(&ns, "own", "ComputeDomainFailed", "ResourceClaimTemplate channel").await;
+    ns.delete_object::<ComputeDomain>("own").await;
+    poll_until(async || ns.api::<ComputeDomain>().get_opt("own").await.ok()?.is_none().then_some(())).await;
+    assert_eq!(templates.get("channel").await.expect("the template"), before);
+}
+
+/// Objects with the label of a domain that does not exist: the caches of an earlier mnnvl-controller were too old, or a user removed the
+/// finalizer of the domain, or the kubelet plugin labelled the node late.
 pub(super) async fn objects_without_domain_are_removed(cluster: &TestCluster) {
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-daemons-without-domain").await;
-    let domains = ns.api::<ComputeDomain>();
-    let created = create_domain(cluster, &ns, json!({ "name": "lost" }), "kubectl").await;
-    let uid = created.uid().expect("a UID");
-    let name = DomainDaemonSetName::of_domain(&uid);
+    let labels = json!({ NODE_LABEL: LOST_UID });
+    let metadata = json!({ "name": "lost", "labels": labels, "finalizers": [DRIVER_FINALIZER] });
+    let pod = json!({ "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }], "nodeSelector": { "no": "node" } });
+    let template = json!({ "metadata": { "labels": labels }, "spec": pod });
+    let spec = json!({ "selector": { "matchLabels": labels }, "template": template });
     let daemon_sets = Api::<DaemonSet>::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let daemon_templates = Api::<ResourceClaimTemplate>::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let templates = ns.api::<ResourceClaimTemplate>();
     let nodes = Api::<Node>::all(client);
-    let objects = async || {
-        let node = nodes.get_metadata(NODE).await.ok()?;
-        Some([
-            daemon_sets.get_opt(name.as_str()).await.ok()?.is_some(),
-            daemon_templates.get_opt(name.as_str()).await.ok()?.is_some(),
-            templates.get_opt("channel").await.ok()?.is_some(),
-            node.labels().get(NODE_LABEL) == Some(&uid),
-        ])
-    };
-    let label = Patch::Merge(json!({ "metadata": { "labels": { NODE_LABEL: uid } } }));
+    create(&daemon_sets, json!({ "metadata": metadata, "spec": spec })).await.expect("the DaemonSet is created");
+    create(&templates, json!({ "metadata": metadata, "spec": { "spec": {} } })).await.expect("the template is created");
+    let label = Patch::Merge(json!({ "metadata": { "labels": labels } }));
     nodes.patch_metadata(NODE, &PatchParams::default(), &label).await.expect("the node is labelled");
-    poll_until(async || (objects().await? == [true; 4]).then_some(())).await;
-    // The deletion comes first, because Grove adds a missing finalizer again. It may be complete before the finalizer is removed by the user.
-    domains.delete("lost", &DeleteParams::default()).await.expect("the domain is deleted");
-    release(&domains, "lost").await;
-    poll_until(async || (objects().await? == [false; 4]).then_some(())).await;
-    assert!(domains.get_opt("lost").await.expect("a response").is_none());
+    let are_removed = async || {
+        let is_labelled = nodes.get_metadata(NODE).await.ok()?.labels().contains_key(NODE_LABEL);
+        let exists =
+            daemon_sets.get_opt("lost").await.ok()?.is_some() || templates.get_opt("lost").await.ok()?.is_some();
+        (!is_labelled && !exists).then_some(())
+    };
+    poll_until(are_removed).await;
 }
 
 /// Removes all finalizers of the domain, if it still exists.

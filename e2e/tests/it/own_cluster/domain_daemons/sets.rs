@@ -150,26 +150,22 @@ where
 
 /// The configuration changes while half of the daemons of a set restart: no entry changes.
 pub(super) async fn domains_keep_their_state_when_gate_and_strategy_change(cluster: &mut TestCluster) {
-    let without_gate = Fixture::create(cluster, "ssa-status").await;
-    let formed = without_gate.wait_until_formed("llm-0").await;
-    let gate = json!({ "featureGates": { "ComputeDomainCliques": true } });
-    change_configuration(cluster, configuration("gate", gate), &without_gate).await;
-    let with_gate = Fixture::create(cluster, "controller-clique").await;
-    assert_eq!(without_gate.wait_until_formed("llm-0").await, formed, "the gate is on");
-
-    let formed_with_gate = with_gate.wait_until_formed("llm-0").await;
-    let strategy = json!({ "syncStrategy": "rmw-status" });
-    change_configuration(cluster, configuration("strategy", strategy), &with_gate).await;
-    let with_strategy = Fixture::create(cluster, "rmw-status").await;
-    assert_eq!(without_gate.wait_until_formed("llm-0").await, formed, "the gate is off, and there is a strategy");
-    assert_eq!(with_gate.wait_until_formed("llm-0").await, formed_with_gate, "the gate is off");
-
-    let formed_with_strategy = with_strategy.wait_until_formed("llm-0").await;
-    change_configuration(cluster, configuration("default", json!({})), &with_strategy).await;
-    assert_eq!(with_strategy.wait_until_formed("llm-0").await, formed_with_strategy, "the default strategy again");
-    let all = [without_gate, with_gate, with_strategy];
-    join_all(all.iter().map(Fixture::replace_daemon)).await;
-    join_all(all.into_iter().map(Fixture::remove)).await;
+    let mut all = Vec::new();
+    for (name, fields, strategy) in [
+        ("gate", json!({ "featureGates": { "ComputeDomainCliques": true } }), "ssa-status"),
+        ("strategy", json!({ "syncStrategy": "rmw-status" }), "controller-clique"),
+        ("default", json!({}), "rmw-status"),
+    ] {
+        let fixture = Fixture::create(cluster, strategy).await;
+        let formed = fixture.wait_until_formed("llm-0").await;
+        change_configuration(cluster, configuration(name, fields), &fixture).await;
+        all.push((fixture, formed));
+        for (fixture, formed) in &all {
+            assert_eq!(fixture.wait_until_formed("llm-0").await, *formed, "{}: {name}", fixture.strategy);
+        }
+    }
+    join_all(all.iter().map(|(fixture, _)| fixture.replace_daemon())).await;
+    join_all(all.into_iter().map(|(fixture, _)| fixture.remove())).await;
 }
 
 /// Starts the services with another configuration, while half of the daemons of a set restart.

@@ -120,7 +120,7 @@ pub(super) async fn form_and_change(cluster: &TestCluster, strategy: Strategy) {
     // The controller removes the entry of the first daemon, which cannot do it itself.
     let lost = daemons.remove(0);
     lost.lose().await;
-    join_all(daemons.into_iter().map(|daemon| daemon.stop())).await;
+    join_all(daemons.into_iter().map(Daemon::stop)).await;
     wait_until_nothing_is_left(&fixture).await;
     delete_domain(&fixture).await;
 }
