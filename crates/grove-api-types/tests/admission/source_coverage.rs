@@ -43,13 +43,15 @@ impl Requirement {
 
 /// The numbered rules of the wire format: the letter of their kind, and their count.
 const NUMBERED: [(char, usize); 4] = [('D', 8), ('V', 39), ('T', 8), ('U', 10)];
-/// The sources without numbered rules. The designs are the last four.
-const UNNUMBERED: [&str; 7] = ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390"];
+/// The sources without numbered rules. The designs are the last five.
+const UNNUMBERED: [&str; 8] =
+    ["wire 6.3", "wire 6.4", "wire 6.5", "MNNVL", "TAS", "GREP-369", "GREP-390", "ComputeDomain"];
 
-/// The table of sources, in four files.
+/// The table of sources, in five files.
 fn requirements() -> Vec<Requirement> {
     let files = [
         include_str!("sources.yaml"),
+        include_str!("sources-compute-domain.yaml"),
         include_str!("sources-mnnvl.yaml"),
         include_str!("sources-sharing.yaml"),
         include_str!("sources-topology.yaml"),

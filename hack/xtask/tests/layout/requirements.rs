@@ -4,7 +4,13 @@ use super::{documents::test_names, tree};
 use std::{collections::BTreeSet, fs};
 
 /// The files of the table.
-const FILES: [&str; 4] = ["sources.yaml", "sources-mnnvl.yaml", "sources-sharing.yaml", "sources-topology.yaml"];
+const FILES: [&str; 5] = [
+    "sources.yaml",
+    "sources-compute-domain.yaml",
+    "sources-mnnvl.yaml",
+    "sources-sharing.yaml",
+    "sources-topology.yaml",
+];
 const FOLDER: &str = "crates/grove-api-types/tests/admission";
 
 /// The items of the lists with this key. Each requirement is one line, and no item contains a comma or a bracket.
