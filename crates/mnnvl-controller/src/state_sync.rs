@@ -95,10 +95,11 @@ fn triggers(ctx: &StateSyncContext) -> ControllerBuilder<SyncedDomain> {
 async fn reconcile(domain: Arc<SyncedDomain>, ctx: Arc<StateSyncContext>) -> Result<Requeue, ReconcileError> {
     let mut observed = observe::observe(&ctx, &domain);
     live_reads::list_pods(&ctx, &mut observed).await?;
-    let status = status::status(&observed, &observed.desired_cliques());
+    let cliques = observed.desired_cliques();
+    let status = status::status(&observed, &cliques);
     live_reads::find_other_manager(&ctx, &mut observed, &status).await?;
     let requeue = Requeue::AwaitChange;
-    let plan = plan::plan(&observed, &observed.desired_cliques());
+    let plan = plan::plan(&observed, &cliques);
     let executed = ctx.executor.execute(&*domain, &plan).await.into_result();
     // The status follows the daemons, although an object cannot be created.
     if observed.writes_status() {

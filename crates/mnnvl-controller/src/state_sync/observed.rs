@@ -104,13 +104,13 @@ impl Display for Obstacle {
 
 /// The desired state of a clique.
 #[derive(Clone, Debug)]
-pub(crate) struct DesiredClique<'a> {
+pub(crate) struct DesiredClique {
     /// The ID of the clique.
     pub(crate) id: String,
     /// The name of its object.
     pub(crate) name: ComputeDomainCliqueName,
     /// Its object, if it exists.
-    pub(crate) object: Option<&'a ComputeDomainClique>,
+    pub(crate) object: Option<Arc<ComputeDomainClique>>,
     /// Its entries and owners.
     pub(crate) assignment: Assignment,
 }
@@ -147,15 +147,15 @@ impl Observed {
     }
 
     /// The cliques of the pods and of the objects.
-    pub(crate) fn desired_cliques(&self) -> Vec<DesiredClique<'_>> {
+    pub(crate) fn desired_cliques(&self) -> Vec<DesiredClique> {
         let uid = self.domain.uid().unwrap_or_default();
         let of_pods = self.pods.iter().filter_map(|pod| pod.clique.clone()).filter(|id| !id.is_empty());
         let of_objects = self.cliques.iter().filter_map(|clique| Some(clique.name_any().split_once('.')?.1.to_owned()));
         let ids: BTreeSet<String> = of_pods.chain(of_objects).collect();
         let desired = |id: String| {
             let name = ComputeDomainCliqueName::of_domain(&uid, &id);
-            let object = self.object(&name);
-            let current = object.map(|object| &object.daemons[..]).unwrap_or_default();
+            let object = self.object(&name).cloned();
+            let current = object.as_ref().map(|object| &object.daemons[..]).unwrap_or_default();
             let assignment = self.assignment(&id, current);
             DesiredClique { id, name, object, assignment }
         };
@@ -206,8 +206,8 @@ impl Observed {
             && ids.any(|id| self.object(&ComputeDomainCliqueName::of_domain(&uid, id)).is_none())
     }
 
-    fn object(&self, name: &ComputeDomainCliqueName) -> Option<&ComputeDomainClique> {
+    fn object(&self, name: &ComputeDomainCliqueName) -> Option<&Arc<ComputeDomainClique>> {
         let has_name = |clique: &&Arc<ComputeDomainClique>| clique.metadata.name.as_deref() == Some(name.as_str());
-        self.cliques.iter().find(has_name).map(|clique| &**clique)
+        self.cliques.iter().find(has_name)
     }
 }

@@ -16,7 +16,7 @@ mod cliques;
 mod teardown;
 
 /// The plan for one domain: begins the synchronization, creates what is missing and keeps the cliques, or stops a terminating domain.
-pub(crate) fn plan(observed: &Observed, cliques: &[DesiredClique<'_>]) -> Plan {
+pub(crate) fn plan(observed: &Observed, cliques: &[DesiredClique]) -> Plan {
     if is_terminating(&observed.domain) && observed.may_be_stopped() {
         return teardown::plan(observed, cliques::stage(observed, cliques));
     }

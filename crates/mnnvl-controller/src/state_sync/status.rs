@@ -7,7 +7,7 @@ use grove_api_types::compute_domain::summary::summary;
 use super::observed::{DesiredClique, Observed};
 
 /// The status after the plan was executed. The daemons' entries are in it if the strategy stores them there, or as a copy.
-pub(crate) fn status(observed: &Observed, cliques: &[DesiredClique<'_>]) -> ComputeDomainStatus {
+pub(crate) fn status(observed: &Observed, cliques: &[DesiredClique]) -> ComputeDomainStatus {
     let has_cliques = observed.strategy().has_cliques();
     let entries = if has_cliques {
         cliques.iter().flat_map(|clique| clique.assignment.entries.clone()).collect()

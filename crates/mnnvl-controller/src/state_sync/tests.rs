@@ -173,7 +173,7 @@ fn a_mirror_has_the_entries_too() {
 #[test]
 fn a_terminating_domain_gets_no_clique() {
     let mut terminating = observed(&[], &[pod(0, "f.7", true)]);
-    terminating.domain.metadata.deletion_timestamp = serde_json::from_value(json!("2030-01-01T00:00:00Z")).unwrap();
+    terminating.domain.metadata.deletion_timestamp = deletion_time();
     let plan = plan::plan(&terminating, &terminating.desired_cliques());
     assert!(plan.steps().all(|step| step.verb() != "create"), "{plan}");
 }
@@ -229,7 +229,7 @@ fn the_objects_of_a_domain_have_its_uid_and_its_strategy() {
 #[test]
 fn a_terminating_domain_releases_one_object_after_the_other() {
     let mut terminating = observed(&[], &[]);
-    terminating.domain.metadata.deletion_timestamp = serde_json::from_value(json!("2030-01-01T00:00:00Z")).unwrap();
+    terminating.domain.metadata.deletion_timestamp = deletion_time();
     terminating.nodes = vec![Arc::new(object("node-0", None))];
     check_plan(
         &terminating,
