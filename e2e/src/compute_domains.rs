@@ -22,7 +22,7 @@ mod daemon;
 mod history;
 mod kubelet_plugin;
 
-pub use daemon::Daemon;
+pub use daemon::{CLIQUE, Daemon};
 pub use history::DomainHistory;
 pub use kubelet_plugin::KubeletPlugin;
 

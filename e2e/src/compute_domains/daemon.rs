@@ -24,6 +24,9 @@ use crate::poll::poll_until;
 use crate::service_replica::signal_and_wait;
 use crate::standalone::program;
 
+/// The clique of all nodes.
+pub const CLIQUE: &str = "0a0a0a0a-0000-4000-8000-000000000000.7";
+
 const PROGRAM: &str = "compute-domain-daemon";
 /// Adds a word to its log for each start and each signal.
 const IMEX: &str = "#!/bin/sh
@@ -50,14 +53,14 @@ impl Daemon {
     ///
     /// # Panics
     /// If one of these steps fails.
-    pub async fn start(dir: &Path, client: &Client, domain: &ComputeDomain, clique: &str, node: &str) -> Self {
+    pub async fn start(dir: &Path, client: &Client, domain: &ComputeDomain, node: &str) -> Self {
         let uid = domain.uid().expect("a UID");
         set_node_label(&Api::all(client.clone()), node, Some(uid.clone())).await.expect("the node is labelled");
         let pods = Api::<Pod>::namespaced(client.clone(), SYSTEM_NAMESPACE);
         let params =
             ListParams::default().labels(&format!("{DOMAIN_LABEL}={uid}")).fields(&format!("spec.nodeName={node}"));
         let pod = poll_until(async || pods.list(&params).await.ok()?.items.into_iter().find(is_runnable));
-        Self::run(dir, client, domain, clique, pod.await).await
+        Self::run(dir, client, domain, pod.await).await
     }
 
     /// Runs the daemon of a pod that has an address, as the kubelet does: with the token of the pod, and with the variables of its template and
@@ -65,7 +68,7 @@ impl Daemon {
     ///
     /// # Panics
     /// If the daemon cannot be started.
-    pub async fn run(dir: &Path, client: &Client, domain: &ComputeDomain, clique: &str, pod: Pod) -> Self {
+    pub async fn run(dir: &Path, client: &Client, domain: &ComputeDomain, pod: Pod) -> Self {
         let folder = dir.join("daemons").join(pod.name_any());
         fs::create_dir_all(&folder).expect("a folder");
         let kubeconfig = write_kubeconfig(dir, client, &pod, &folder).await;
@@ -77,7 +80,7 @@ impl Daemon {
             ("COMPUTE_DOMAIN_UUID", domain.uid().expect("a UID")),
             ("COMPUTE_DOMAIN_NAME", domain.name_any()),
             ("COMPUTE_DOMAIN_NAMESPACE", domain.namespace().expect("a namespace")),
-            ("CLIQUE_ID", clique.to_owned()),
+            ("CLIQUE_ID", CLIQUE.to_owned()),
             ("IMEX_COMMAND", text(&imex)),
             ("IMEX_DIR", text(&folder)),
             ("HOSTS_FILE", text(&folder.join("hosts"))),

@@ -21,9 +21,6 @@ use super::{label_node, versions};
 use crate::namespace::Namespace;
 use crate::test_cluster::TestCluster;
 
-/// The clique of all nodes.
-const CLIQUE: &str = "0a0a0a0a-0000-4000-8000-000000000000.7";
-
 /// The plugin on all nodes, for the domains of one namespace. It stops, and the daemons are killed, when the value is dropped.
 ///
 /// A node gets the label of a domain when a pod with the claim of this domain is bound to it. The pod of the `DaemonSet` there gets a real daemon,
@@ -107,7 +104,7 @@ impl Kubelets {
         else {
             return;
         };
-        let daemon = Daemon::run(&self.dir, &self.client, &domain, CLIQUE, pod).await;
+        let daemon = Daemon::run(&self.dir, &self.client, &domain, pod).await;
         self.daemons.lock().await.insert(name, daemon);
     }
 

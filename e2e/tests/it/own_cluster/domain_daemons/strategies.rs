@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::compute_domains::{Daemon, NODE_LABEL};
+use e2e::compute_domains::{CLIQUE, Daemon, NODE_LABEL};
 use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
 use e2e::{Namespace, TestCluster};
@@ -21,7 +21,6 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-const CLIQUE: &str = "0a0a0a0a-0000-4000-8000-000000000000.7";
 /// The daemons of a domain.
 const DAEMONS: usize = 3;
 /// Its nodes: another one replaces one of them.
@@ -53,7 +52,7 @@ impl<'a> Fixture<'a> {
     /// Starts the daemon of one of the nodes that only this domain uses.
     async fn start(&self, number: usize) -> Daemon {
         let node = self.node(number);
-        Daemon::start(self.cluster.dir(), &self.client, &self.domain, CLIQUE, &node).await
+        Daemon::start(self.cluster.dir(), &self.client, &self.domain, &node).await
     }
 
     fn node(&self, number: usize) -> String {
