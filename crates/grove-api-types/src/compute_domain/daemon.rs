@@ -310,8 +310,7 @@ impl Daemon {
 
     /// Lets IMEX know its peers, if they have changed.
     fn update_imex(&mut self, outputs: &mut Vec<Output>) {
-        let registration = self.strategy.registration();
-        let Some(mut peers) = registration.peers(&self.state) else { return };
+        let Some(mut peers) = self.strategy.registration().peers(&self.state) else { return };
         self.remove_invalid(&mut peers, outputs);
         peers.sort_by_key(|peer| peer.index);
         // An entry with another address is that of an earlier pod.
@@ -325,7 +324,7 @@ impl Daemon {
                 outputs.push(Output::Report(Problem::IndexChanged { node, started: imex.index, index }));
                 ImexChange::Restart(peers.clone())
             }
-            Some(imex) if registration.are_new_peers(&imex.peers, &peers) => {
+            Some(imex) if !imex.peers.iter().map(address).eq(peers.iter().map(address)) => {
                 let is_known = |peer: &Entry| imex.peers.iter().any(|known| address(known) == address(peer));
                 ImexChange::Peers { has_new: !peers.iter().all(is_known), peers: peers.clone() }
             }

@@ -97,16 +97,6 @@ pub trait Registration {
 
     /// The entries with which IMEX can run; `None` while it must not start, or not read others.
     fn peers(&self, daemon: &DaemonState) -> Option<Vec<Entry>>;
-
-    /// Whether IMEX has to read its peers again: the addresses differ.
-    fn are_new_peers(&self, before: &[Entry], now: &[Entry]) -> bool {
-        let addresses = |peers: &[Entry]| {
-            let mut addresses: Vec<_> = peers.iter().map(|peer| peer.ip_address.clone()).collect();
-            addresses.sort();
-            addresses
-        };
-        addresses(before) != addresses(now)
-    }
 }
 
 /// The entries of the daemon's clique in the object that it has read.

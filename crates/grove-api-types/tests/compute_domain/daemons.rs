@@ -1,6 +1,7 @@
 //! What one daemon does with events, responses and odd objects.
 
 use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask, Response, Task};
+use grove_api_types::compute_domain::daemon_state::Imex;
 use grove_api_types::compute_domain::entry::{Entry, Readiness};
 use grove_api_types::compute_domain::request::{Request, Verb};
 use grove_api_types::compute_domain::state_object::StateObject;
@@ -280,6 +281,23 @@ fn imex_starts_with_the_own_entry_and_reads_its_peers_again_when_another_joins()
     let moved = Entry { ip_address: "10.0.1.9".to_owned(), ..b };
     let changed = ImexChange::Peers { peers: vec![moved.clone(), a.clone()], has_new: true };
     assert_eq!(observe(5, &[a, moved]), [Output::Imex(changed)]);
+}
+
+#[test]
+fn imex_reads_its_peers_again_when_two_of_them_have_exchanged_their_indices() {
+    for (_, strategy) in Strategy::ALL {
+        let object = |version, entries: &[Entry]| {
+            if strategy.has_cliques() { clique(version, entries) } else { domain(DOMAIN_UID, version, entries) }
+        };
+        let mut driver = Driver::new(strategy);
+        driver.daemon.state.imex = Some(Imex { index: 2, peers: vec![entry(1, 0), entry(3, 1), entry(0, 2)] });
+        let exchanged = [entry(3, 0), entry(1, 1), entry(0, 2)];
+        let mut outputs = driver.observe(object(1, &exchanged));
+        // The request to join, or the one with the index.
+        outputs.extend(driver.handle(Input::Response(Response::Success(None))));
+        let peers = ImexChange::Peers { peers: exchanged.to_vec(), has_new: true };
+        assert!(outputs.contains(&Output::Imex(peers)), "{strategy:?}: {outputs:?}");
+    }
 }
 
 #[test]

@@ -45,13 +45,4 @@ impl Registration for ControllerClique {
         let may_run = daemon.imex.is_some() || daemon.confirmed == Some(index);
         unique_clique_entries(daemon).filter(|_| may_run)
     }
-
-    fn are_new_peers(&self, before: &[Entry], now: &[Entry]) -> bool {
-        let addresses = |peers: &[Entry]| {
-            let mut addresses: Vec<_> = peers.iter().map(|peer| (peer.index, peer.ip_address.clone())).collect();
-            addresses.sort();
-            addresses
-        };
-        addresses(before) != addresses(now)
-    }
 }
