@@ -1,5 +1,5 @@
-//! All schedules of a few daemons up to a depth: the order in which watches deliver, tasks run and requests arrive, with a crash, a
-//! replaced pod or a deleted object at any point.
+//! All schedules of a few daemons up to a depth: the order in which watches deliver, tasks run and requests arrive, with a crash, a lost
+//! response, a replaced pod or a deleted object at any point.
 
 use std::collections::BTreeSet;
 

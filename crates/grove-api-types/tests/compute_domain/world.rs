@@ -28,6 +28,8 @@ pub(super) enum Step {
     Execute(usize),
     /// The API server executes the request, and the daemon crashes before the response.
     ExecuteAndCrash(usize),
+    /// The API server executes the request, but the response is lost: the daemon observes a timeout.
+    ExecuteAndLose(usize),
     /// The daemon crashes, and starts again in the same pod.
     Crash(usize),
     /// The pod is replaced by one with another address.
@@ -49,7 +51,8 @@ pub(super) enum Step {
 impl Step {
     /// Whether the step is a disturbance. A schedule has a limited number of them.
     fn is_disturbance(self) -> bool {
-        matches!(self, Self::ExecuteAndCrash(_) | Self::Crash(_) | Self::ReplacePod(_) | Self::DeleteClique)
+        let of_daemon = matches!(self, Self::ExecuteAndCrash(_) | Self::ExecuteAndLose(_) | Self::Crash(_));
+        of_daemon || matches!(self, Self::ReplacePod(_) | Self::DeleteClique)
     }
 }
 
@@ -137,7 +140,7 @@ impl World {
             let is_seen = node.seen_pod.as_ref().is_some_and(|seen| seen.is_ready == self.pod(number).is_ready);
             steps.extend((!is_seen).then_some(Step::DeliverPod(number)));
             if node.request.is_some() {
-                steps.extend([Step::Execute(number), Step::ExecuteAndCrash(number)]);
+                steps.extend([Step::Execute(number), Step::ExecuteAndCrash(number), Step::ExecuteAndLose(number)]);
             }
             steps.extend(node.queue.iter().map(|task| Step::Run(number, *task)));
             let is_running = node.daemon.state.imex.is_some();
@@ -197,6 +200,10 @@ impl World {
             Step::ExecuteAndCrash(number) => {
                 self.execute(number);
                 self.crash(number);
+            }
+            Step::ExecuteAndLose(number) => {
+                self.execute(number);
+                self.handle(number, Input::Response(Response::Failure));
             }
             Step::Crash(number) => self.crash(number),
             Step::ReplacePod(number) => {
