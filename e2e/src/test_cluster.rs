@@ -92,6 +92,15 @@ impl TestCluster {
         (cluster, error)
     }
 
+    /// Runs a short series of `cargo xtask soak` that has its own dev cluster.
+    ///
+    /// # Panics
+    /// If the series fails.
+    pub async fn soak(series: &str, flags: &[&str]) {
+        let cluster = Self::new_own(series, flags).await;
+        xtask::soak(series, &cluster.dir, &cluster.flags).await;
+    }
+
     async fn new_own(name: &str, flags: &[&str]) -> Self {
         let acquired = timing::count(Phase::Queue, OWN_CONTROL_PLANE.acquire()).await;
         let permit = acquired.expect("the semaphore is never closed");

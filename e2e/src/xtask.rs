@@ -13,9 +13,23 @@ use crate::timing::{self, Phase};
 /// # Panics
 /// If `cargo xtask` did not start the test.
 pub(crate) async fn run(verb: &str, dir: &Path, flags: &[String]) -> Output {
+    timing::count(Phase::Clusters, command(&[verb], dir, flags).output()).await.expect("xtask runs")
+}
+
+/// Runs `soak` with the name of a series, in a dev cluster that the series starts and ends.
+///
+/// # Panics
+/// If the series fails.
+pub(crate) async fn soak(series: &str, dir: &Path, flags: &[String]) {
+    let output = command(&["soak", series], dir, &with_no_build(flags)).output().await.expect("xtask runs");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    assert_succeeded(series, &output);
+}
+
+fn command(verb: &[&str], dir: &Path, flags: &[String]) -> Command {
     let mut command = Command::new(required_env("GROVE_XTASK"));
-    command.args([verb, "--dir"]).arg(dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
-    timing::count(Phase::Clusters, command.output()).await.expect("xtask runs")
+    command.args(verb).arg("--dir").arg(dir).args(flags).stdin(Stdio::null()).kill_on_drop(true);
+    command
 }
 
 /// Starts the processes that do not run, or that have other flags. `cargo xtask test` has built them.

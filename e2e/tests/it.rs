@@ -52,6 +52,7 @@ mod it {
         mod event_driven;
         mod failed_up;
         mod foreign_objects;
+        mod formation;
         mod hostile;
         mod interface;
         mod kill_series;

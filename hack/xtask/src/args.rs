@@ -2,7 +2,7 @@
 
 mod benchmark;
 
-pub(crate) use self::benchmark::{Admission, Benchmark, ComputeDomains, ResourceClaims, Scale};
+pub(crate) use self::benchmark::{Admission, Benchmark, ComputeDomains, Convergence, ResourceClaims, Scale};
 
 use crate::balancer::Backend;
 use crate::workload_api::WorkloadApi;
@@ -105,6 +105,8 @@ pub(crate) enum Soak {
     Topologies(Topologies),
     /// Create objects with the names, labels and UIDs of the objects of a set in another namespace
     ForeignObjects(ForeignObjects),
+    /// Replace a tenth of the daemons of a ComputeDomain while it forms, and restart mnnvl-controller or the API server
+    Formation(Formation),
     /// Change a PodGang whose conditions two controllers and a third client write
     Writers(Writers),
 }
@@ -162,6 +164,25 @@ pub(crate) struct ForeignObjects {
     /// Number of objects that the API server accepts
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) objects: u32,
+    #[command(flatten)]
+    pub(crate) folder: SoakFolder,
+}
+
+/// Flags of `soak formation`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Formation {
+    /// Number of domains, one after another
+    #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    /// Daemons of each domain; a clique has 18
+    #[arg(long, value_name = "N", default_value_t = 288, value_parser = clap::value_parser!(u32).range(18..))]
+    pub(crate) nodes: u32,
+    /// Seed that chooses the daemons and the moments
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The services are built already
+    #[arg(long, hide = true)]
+    pub(crate) no_build: bool,
     #[command(flatten)]
     pub(crate) folder: SoakFolder,
 }

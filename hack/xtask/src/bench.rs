@@ -3,6 +3,8 @@
 pub(crate) mod admission;
 mod baseline;
 pub(crate) mod compute_domains;
+pub(crate) mod convergence;
+mod font;
 mod grove;
 pub(crate) mod machine;
 mod object_counts;

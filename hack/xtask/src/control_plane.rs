@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const ETCD: &str = "etcd";
 pub(crate) const API_SERVER: &str = "kube-apiserver";
 const ETCD_PEER: &str = "etcd-peer";
-const CONTROLLER_MANAGER: &str = "kube-controller-manager";
-const SCHEDULER: &str = "kube-scheduler";
-const KWOK: &str = "kwok";
+pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+pub(crate) const SCHEDULER: &str = "kube-scheduler";
+pub(crate) const KWOK: &str = "kwok";
 
 /// The names of all ports of the control plane.
 pub(crate) const PORTS: [&str; 6] = [ETCD, ETCD_PEER, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK];

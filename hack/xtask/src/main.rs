@@ -8,6 +8,7 @@ mod control_plane;
 mod credentials;
 mod demo;
 mod dev_cluster;
+mod domain_simulation;
 mod interrupt;
 mod nodes;
 mod objects;
@@ -45,9 +46,11 @@ async fn main() -> ExitCode {
         Verb::Soak(Soak::SteadyState(args)) => soak::steady_state(&source, args).await,
         Verb::Soak(Soak::Topologies(args)) => soak::topologies(&source, args).await,
         Verb::Soak(Soak::ForeignObjects(args)) => soak::foreign_objects(&source, args).await,
+        Verb::Soak(Soak::Formation(args)) => Box::pin(soak::formation::run(&source, args)).await,
         Verb::Soak(Soak::Writers(args)) => soak::writers(&source, args).await,
         Verb::Bench(Benchmark::Admission(args)) => bench::admission::run(&source, &args).await,
         Verb::Bench(Benchmark::ComputeDomains(args)) => bench::compute_domains::run(&source, &args).await,
+        Verb::Bench(Benchmark::Convergence(args)) => Box::pin(bench::convergence::run(&source, &args)).await,
         Verb::Bench(Benchmark::ResourceClaims(args)) => bench::resource_claims::run(&source, &args).await,
         Verb::Bench(Benchmark::Scale(args)) => bench::scale(&source, &args).await,
         Verb::Generate => generate(),

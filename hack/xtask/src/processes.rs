@@ -137,6 +137,14 @@ impl Processes {
         self.save()
     }
 
+    /// Ends a process with SIGKILL, as a crash does.
+    pub(crate) async fn kill(&mut self, name: &str) -> Result<()> {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.is_killed = true;
+        }
+        self.end(&[name.to_owned()]).await
+    }
+
     /// Completes when a registered process is dead; the error has its last log lines.
     pub(crate) async fn wait_for_death(&self) -> Error {
         wait::poll(Duration::from_millis(200), async || self.find_dead()).await

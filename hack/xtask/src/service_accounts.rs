@@ -28,14 +28,20 @@ pub(crate) fn folder(dir: &Path, service: &str) -> PathBuf {
 
 /// Writes a fresh token for each service, and a kubeconfig that refers to it.
 pub(crate) async fn issue_tokens(admin: &Path, dir: &Path) -> Result<()> {
-    let client = Client::try_from(client_config(admin).await?)?;
     for service in SERVICES {
-        issue_token(&client, dir, service).await?;
-        let folder = folder(dir, service);
-        let text = credentials::with_token_file(admin, &folder.join("token"))?;
-        workspace::write_private(&folder.join("kubeconfig"), &text)?;
+        issue(admin, dir, service).await?;
     }
     Ok(())
+}
+
+/// Writes a fresh token for one account, and a kubeconfig that refers to it. Returns the kubeconfig.
+pub(crate) async fn issue(admin: &Path, dir: &Path, account: &str) -> Result<PathBuf> {
+    let client = Client::try_from(client_config(admin).await?)?;
+    issue_token(&client, dir, account).await?;
+    let folder = folder(dir, account);
+    let (text, kubeconfig) = (credentials::with_token_file(admin, &folder.join("token"))?, folder.join("kubeconfig"));
+    workspace::write_private(&kubeconfig, &text)?;
+    Ok(kubeconfig)
 }
 
 async fn issue_token(client: &Client, dir: &Path, service: &str) -> Result<()> {

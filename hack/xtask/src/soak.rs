@@ -1,5 +1,7 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
+pub(crate) mod formation;
+
 use crate::args::{
     Churn, ForeignObjects, Fuzz, Hostile, Kills, Races, Rotation, SoakFolder, Source, SteadyState, Topologies, Writers,
 };

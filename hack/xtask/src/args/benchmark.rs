@@ -1,6 +1,8 @@
 //! The benchmarks and their flags.
 
 use clap::Subcommand;
+use grove_api_types::compute_domain::strategy::Strategy;
+use grove_api_types::compute_domain::strategy::parameters::MAX_NODES_PER_CLIQUE;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -11,12 +13,14 @@ pub(crate) enum Benchmark {
     Admission(Admission),
     /// Create many sets with and without ComputeDomains: time until their PodCliques exist, and the writes of the domains
     ComputeDomains(ComputeDomains),
+    /// Start the daemons of a ComputeDomain with each strategy: time until the domain is Ready, writes, conflicts and watch events
+    Convergence(Convergence),
     /// Create a thousand pods with shared ResourceClaims, and the same claims and pods with a plain client
     ResourceClaims(ResourceClaims),
 }
 
 /// The folders of a benchmark.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub(crate) struct Folders {
     /// Folder of the report and of its other files [default: target/bench]
     #[arg(long, value_name = "DIR")]
@@ -40,6 +44,48 @@ pub(crate) struct ComputeDomains {
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) folders: Folders,
+}
+
+/// Flags of `bench convergence`.
+#[derive(Clone, Default, clap::Args)]
+pub(crate) struct Convergence {
+    /// The strategies, for example `rmw-status` [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_strategy)]
+    pub(crate) strategies: Vec<Strategy>,
+    /// Numbers of daemons; a clique has 18
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "18,72,144", value_parser = parse_nodes)]
+    pub(crate) nodes: Vec<usize>,
+    /// Rounds of each strategy and size
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Start no run after this time
+    #[arg(long, value_name = "M", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit_minutes: u64,
+    /// Seconds after which a run ends. A strategy that did not converge runs with no larger size
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) cutoff_seconds: u64,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
+}
+
+impl Convergence {
+    pub(crate) fn strategies(&self) -> Vec<Strategy> {
+        if self.strategies.is_empty() {
+            Strategy::ALL.map(|(_, strategy)| strategy).into()
+        } else {
+            self.strategies.clone()
+        }
+    }
+}
+
+fn parse_strategy(name: &str) -> Result<Strategy, String> {
+    let all = Strategy::ALL.map(|(name, _)| name).join(", ");
+    Strategy::of_name(name).ok_or_else(|| format!("is no strategy; use {all}"))
+}
+
+fn parse_nodes(text: &str) -> Result<usize, String> {
+    let nodes = text.parse::<usize>().ok().filter(|nodes| *nodes > 0 && nodes % MAX_NODES_PER_CLIQUE == 0);
+    nodes.ok_or_else(|| format!("must be a multiple of {MAX_NODES_PER_CLIQUE}, so that each clique is full"))
 }
 
 /// Flags of `bench resource-claims`.
@@ -117,6 +163,17 @@ mod tests {
             panic!("{flags:?} are not valid")
         };
         scale.sizes()
+    }
+
+    #[test]
+    fn invalid_strategies_and_sizes_name_the_valid_ones() {
+        let error = |flag, value| {
+            let parsed = Args::try_parse_from(["xtask", "bench", "convergence", flag, value]);
+            parsed.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(error("--strategies", "ours").contains("is no strategy; use rmw-status, ssa-status, rmw-clique"));
+        assert!(error("--nodes", "18,20").contains("must be a multiple of 18"));
+        assert_eq!(error("--nodes", "18,36"), "");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! SVG plots: the object counts of each phase over time, and the costs by size.
 
+use super::font::{self, FONT};
 use super::object_counts::Counts;
 use super::samples::{Phase, Samples, Variant};
 use super::thresholds;
@@ -95,6 +96,7 @@ fn costs(samples: &Samples, sizes: &[u32]) -> Vec<Line> {
 }
 
 fn chart(path: &Path, title: &str, [across, up]: [&str; 2], lines: &[Line]) -> Result<()> {
+    font::register()?;
     try_chart(path, title, [across, up], lines).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
 }
 
@@ -110,7 +112,7 @@ fn try_chart(
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 18))
+        .caption(title, (FONT, 18))
         .margin(10)
         .x_label_area_size(36)
         .y_label_area_size(56)

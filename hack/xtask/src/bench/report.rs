@@ -50,7 +50,7 @@ pub(super) fn list(conditions: &[String]) -> String {
     conditions.iter().fold(String::new(), |text, line| text + "- " + line + "\n")
 }
 
-fn write_file(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write_file(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

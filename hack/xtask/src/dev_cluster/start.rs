@@ -107,6 +107,22 @@ impl DevCluster {
         Ok(())
     }
 
+    /// Kills the API server, and starts it again.
+    pub(crate) async fn restart_api_server(&mut self, source: &Source, args: &UpArgs) -> Result<()> {
+        let (binaries, ports, dir) = (binaries::folder(source).await?, Ports::load(&self.dir)?, self.dir.clone());
+        let control_plane =
+            ControlPlane { dir: &dir, binaries: &binaries, ports: &ports, workload_api: args.native_gangs };
+        self.processes.kill(control_plane::API_SERVER).await?;
+        self.ensure(&control_plane.api_server()?).await?;
+        self.wait_for_api_server().await
+    }
+
+    /// Kills the first replica of a service, and starts it again.
+    pub(crate) async fn restart_service(&mut self, service: &'static str, args: &UpArgs) -> Result<()> {
+        self.processes.kill(service).await?;
+        self.resume_services(args).await
+    }
+
     async fn wait_for_api_server(&self) -> Result<()> {
         let client = self.client().await?;
         let ready = wait::poll(Duration::from_millis(100), async || {

@@ -1,0 +1,181 @@
+//! The page, the CSV file and the plots.
+
+use super::super::report::{folder, list, update_page, write_file};
+use super::api_server::{BYTES, CLOSED, CONFLICTS, CPU, EVENTS, MEMORY, POD_BYTES, THROTTLED, WRITES};
+use super::case::{Case, name};
+use super::charts;
+use super::end_to_end::{NODES, Time};
+use super::measurement::{
+    CONVERGED, DAEMON_WRITES, INDEX_CHANGES, MANAGED_FIELDS, MILESTONES, Measurement, OBJECT_BYTES, RESTARTS, Runs,
+};
+use super::thresholds;
+use crate::args::Convergence;
+use anyhow::Result;
+use grove_api_types::compute_domain::strategy::parameters;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+const NAME: &str = "convergence";
+const TIMES: [&str; 5] = [MILESTONES[0], MILESTONES[1], MILESTONES[2], MILESTONES[3], CONVERGED];
+const COUNTS: [&str; 14] = [
+    DAEMON_WRITES,
+    WRITES,
+    CONFLICTS,
+    THROTTLED,
+    INDEX_CHANGES,
+    RESTARTS,
+    EVENTS,
+    BYTES,
+    POD_BYTES,
+    CLOSED,
+    OBJECT_BYTES,
+    MANAGED_FIELDS,
+    CPU,
+    MEMORY,
+];
+
+/// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
+pub(super) fn write(
+    measurements: &[Measurement],
+    end_to_end: &[Time],
+    conditions: &[String],
+    args: &Convergence,
+) -> Result<()> {
+    let folder = folder(args.folders.out.as_ref())?;
+    let text = text(measurements, conditions, args) + &of_set(end_to_end);
+    println!("\n{text}");
+    write_file(&folder.join(NAME).with_extension("csv"), &csv(measurements))?;
+    charts::draw(measurements, &folder.join("plots"), args.cutoff_seconds)?;
+    update_page(&folder, NAME, &text)
+}
+
+fn text(measurements: &[Measurement], conditions: &[String], args: &Convergence) -> String {
+    let mut text = list(conditions);
+    let Convergence { repeat, limit_minutes, cutoff_seconds, .. } = args;
+    _ = writeln!(text, "- Rounds: {repeat}, at most {limit_minutes} minutes; a run ends after {cutoff_seconds} s");
+    let parameters = parameters::parameters();
+    let parameters: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    _ = writeln!(text, "- {}\n", parameters.join("; "));
+    for is_limited in [false, true] {
+        let limits = if is_limited { "with" } else { "without" };
+        _ = writeln!(
+            text,
+            "Seconds {limits} client limits, the median, and the lowest and the highest of all rounds:\n"
+        );
+        text += &times(measurements, is_limited);
+        _ = writeln!(text, "Medians {limits} client limits:\n");
+        text += &counts(measurements, is_limited);
+    }
+    text += "Thresholds of `controller-clique` without client limits:\n\n";
+    for threshold in thresholds::of(measurements) {
+        _ = writeln!(text, "- {}", threshold.text);
+    }
+    if let Some((exponent, fit)) = thresholds::growth_of_bytes(measurements) {
+        _ = writeln!(
+            text,
+            "- watch bytes, pods included, grow with the number of nodes to the power {exponent:.2}; R² {fit:.4}"
+        );
+    }
+    text
+}
+
+/// The times from the creation of a set until its pods are Ready.
+fn of_set(times: &[Time]) -> String {
+    let mut text =
+        format!("\nSeconds from the creation of a PodCliqueSet of {NODES} pods until all of them are Ready:\n\n");
+    text += "| strategy | s |\n|---|---:|\n";
+    for (strategy, time) in times {
+        let time = time.map_or("timed out".to_owned(), |time| format!("{:.2}", time.as_secs_f64()));
+        _ = writeln!(text, "| {} | {time} |", strategy.name());
+    }
+    text
+}
+
+/// The first case of each size and program, in the order of the tables.
+fn cases(measurements: &[Measurement], is_limited: bool) -> impl Iterator<Item = Case> {
+    let cases: BTreeSet<_> = measurements.iter().map(|it| Case { round: 1, ..it.case }).collect();
+    cases.into_iter().filter(move |case| case.is_limited == is_limited)
+}
+
+fn times(measurements: &[Measurement], is_limited: bool) -> String {
+    table(measurements, is_limited, &TIMES, |runs, figure| {
+        let timed_out = runs.timed_out();
+        let is_cut = figure == CONVERGED && timed_out > 0;
+        let note = if is_cut { format!("timed out: {timed_out} of {} ", runs.0.len()) } else { String::new() };
+        let time = runs.spread(figure);
+        note + &time.map_or(String::new(), |it| format!("{:.2} ({:.2} to {:.2})", it.median, it.lowest, it.highest))
+    })
+}
+
+fn counts(measurements: &[Measurement], is_limited: bool) -> String {
+    let median = |runs: &Runs<'_>, figure| runs.spread(figure).map_or(String::new(), |spread| short(spread.median));
+    table(measurements, is_limited, &COUNTS, median)
+}
+
+/// A table with a row per size and program, and a column per figure.
+fn table(
+    measurements: &[Measurement],
+    is_limited: bool,
+    figures: &[&'static str],
+    cell: impl Fn(&Runs<'_>, &'static str) -> String,
+) -> String {
+    let names = figures.join(" | ");
+    let mut text = format!("| nodes | strategy | {names} |\n|---:|---|{}\n", "---:|".repeat(figures.len()));
+    for case in cases(measurements, is_limited) {
+        let runs = Runs::like(case, measurements);
+        let cells: Vec<_> = figures.iter().map(|figure| cell(&runs, figure)).collect();
+        _ = writeln!(text, "| {} | {} | {} |", case.nodes, name(case.program), cells.join(" | "));
+    }
+    text + "\n"
+}
+
+/// A number that fits in a table.
+fn short(value: f64) -> String {
+    match value {
+        0.0..10.0 if value.fract() > 0.0 => format!("{value:.2}"),
+        10_000.0..10_000_000.0 => format!("{:.0}k", value / 1e3),
+        10_000_000.0.. => format!("{:.0}M", value / 1e6),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn csv(measurements: &[Measurement]) -> String {
+    let figures = || TIMES.into_iter().chain(COUNTS);
+    let mut text = format!("round,nodes,client limits,strategy,{},lacks\n", figures().collect::<Vec<_>>().join(","));
+    for measurement in measurements {
+        let Case { round, nodes, is_limited, program } = measurement.case;
+        _ = write!(text, "{round},{nodes},{is_limited},{}", name(program));
+        for figure in figures() {
+            let value = measurement.figures.get(figure).map(|value| format!("{value:.3}")).unwrap_or_default();
+            _ = write!(text, ",{value}");
+        }
+        _ = writeln!(text, ",\"{}\"", measurement.lacks.join("; "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measurement::tests::runs;
+    use super::*;
+    use crate::domain_simulation::daemon::Program;
+
+    #[test]
+    fn a_run_that_timed_out_is_in_the_table_and_in_the_csv() {
+        let mut measurements = runs(Program::Floor, 18, CONFLICTS, &[1.0, 20_000.0, 3.0]);
+        measurements[1].figures.remove(CONVERGED);
+        measurements[1].lacks = vec!["the domain is not Ready".to_owned()];
+        let table = times(&measurements, false);
+        assert!(table.ends_with("| 18 | floor |  |  |  |  | timed out: 1 of 3 1.00 (1.00 to 1.00) |\n\n"), "{table}");
+        let csv = csv(&measurements);
+        assert!(csv.lines().nth(2).unwrap().ends_with("\"the domain is not Ready\""), "{csv}");
+        let header = csv.lines().next().unwrap();
+        assert!(csv.lines().all(|line| line.split(',').count() == header.split(',').count()));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shortened = [0.0, 2.5, 42.4, 12_345.0, 123_456_789.0].map(short);
+        assert_eq!(shortened, ["0", "2.50", "42", "12k", "123M"]);
+    }
+}
