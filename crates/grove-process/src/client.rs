@@ -14,13 +14,13 @@ use kube::{
 use tokio::time::timeout;
 use tower::{
     layer::util::Identity,
-    limit::RateLimitLayer,
     util::{Either, option_layer},
 };
 
 use grove_api_types::SYSTEM_NAMESPACE;
 
 use crate::api_error::RequestTimeout;
+use crate::token_bucket::TokenBucketLayer;
 
 /// The time limit of a single request. A later observation shows whether the request was carried out.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,11 +117,9 @@ async fn from_file(file: &Path) -> anyhow::Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-// Allows `burst` requests per period of `burst / qps` seconds. Without a rate there is no limit.
-fn rate_limit(rate: Option<RateLimit>) -> Either<RateLimitLayer, Identity> {
-    option_layer(rate.map(|RateLimit { qps, burst }| {
-        RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / qps))
-    }))
+/// The layer that limits requests. Without a rate there is no limit.
+fn rate_limit(rate: Option<RateLimit>) -> Either<TokenBucketLayer, Identity> {
+    option_layer(rate.map(TokenBucketLayer))
 }
 
 #[cfg(test)]
@@ -151,6 +149,7 @@ mod tests {
     async fn requests_stay_within_the_configured_rate() {
         let rate = RateLimit { qps: 10.0, burst: 5 };
         assert_eq!(time_of(5, Some(rate)).await, Duration::ZERO, "a burst does not wait");
+        assert_eq!(time_of(6, Some(rate)).await.as_millis(), 100, "the next request waits for one token");
         let time = time_of(50, Some(rate)).await;
         assert!((4400..=4700).contains(&time.as_millis()), "50 requests at 10 per second took {time:?}");
     }
