@@ -119,18 +119,23 @@ impl Fixture {
         assert_eq!(replaced[&node].0, formed[&node].0, "{}", self.strategy);
     }
 
-    /// One replica is removed, a second set is deleted before its domain is ready, and then the first one.
+    /// Another set is deleted as soon as its domain has the pod of a daemon.
+    async fn delete_during_formation(&self) {
+        self.ns.create_yaml::<PodCliqueSet>(&set("brief", 1)).await;
+        let uid = poll_until(async || self.ns.api::<ComputeDomain>().get("brief-0").await.ok()?.uid()).await;
+        poll_until(async || (!objects_of::<Pod>(&self.ns, &uid).await?.is_empty()).then_some(())).await;
+        let domain = self.ns.api::<ComputeDomain>().get("brief-0").await.expect("the domain");
+        assert_eq!(domain.annotations().get(STRATEGY_ANNOTATION).map(String::as_str), Some(self.strategy));
+        self.ns.delete_object::<PodCliqueSet>("brief").await;
+        self.wait_until_nothing_is_left("brief-0", &uid).await;
+    }
+
+    /// One replica is removed, and then the set.
     async fn remove(self) {
         let uids = [self.uid("llm-0").await, self.uid("llm-1").await];
         self.ns.scale::<PodCliqueSet>("llm", 1).await;
         self.wait_until_nothing_is_left("llm-1", &uids[1]).await;
         self.wait_until_formed("llm-0").await;
-
-        self.ns.create_yaml::<PodCliqueSet>(&set("brief", 1)).await;
-        let uid = poll_until(async || self.ns.api::<ComputeDomain>().get("brief-0").await.ok()?.uid()).await;
-        poll_until(async || (!objects_of::<Pod>(&self.ns, &uid).await?.is_empty()).then_some(())).await;
-        self.ns.delete_object::<PodCliqueSet>("brief").await;
-        self.wait_until_nothing_is_left("brief-0", &uid).await;
 
         self.ns.delete_object::<PodCliqueSet>("llm").await;
         self.wait_until_nothing_is_left("llm-0", &uids[0]).await;
@@ -158,6 +163,7 @@ pub(super) async fn domains_keep_their_state_when_gate_and_strategy_change(clust
     ] {
         let fixture = Fixture::create(cluster, strategy).await;
         let formed = fixture.wait_until_formed("llm-0").await;
+        fixture.delete_during_formation().await;
         change_configuration(cluster, configuration(name, fields), &fixture).await;
         all.push((fixture, formed));
         for (fixture, formed) in &all {
