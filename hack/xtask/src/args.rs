@@ -2,6 +2,7 @@
 
 mod benchmark;
 
+use self::benchmark::parse_nodes;
 pub(crate) use self::benchmark::{Admission, Benchmark, ComputeDomains, Convergence, ResourceClaims, Scale};
 
 use crate::balancer::Backend;
@@ -175,8 +176,8 @@ pub(crate) struct Formation {
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,
     /// Daemons of each domain; a clique has 18
-    #[arg(long, value_name = "N", default_value_t = 288, value_parser = clap::value_parser!(u32).range(18..))]
-    pub(crate) nodes: u32,
+    #[arg(long, value_name = "N", default_value_t = 288, value_parser = parse_nodes)]
+    pub(crate) nodes: usize,
     /// Seed that chooses the daemons and the moments
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -12,3 +12,4 @@ mod floor;
 pub(crate) mod formation;
 pub(crate) mod kubelets;
 mod observer;
+mod requests;

@@ -83,7 +83,7 @@ fn parse_strategy(name: &str) -> Result<Strategy, String> {
     Strategy::of_name(name).ok_or_else(|| format!("is no strategy; use {all}"))
 }
 
-fn parse_nodes(text: &str) -> Result<usize, String> {
+pub(super) fn parse_nodes(text: &str) -> Result<usize, String> {
     let nodes = text.parse::<usize>().ok().filter(|nodes| *nodes > 0 && nodes % MAX_NODES_PER_CLIQUE == 0);
     nodes.ok_or_else(|| format!("must be a multiple of {MAX_NODES_PER_CLIQUE}, so that each clique is full"))
 }

@@ -3,8 +3,9 @@
 use crate::args::UpArgs;
 use crate::dev_cluster::DevCluster;
 use crate::{control_plane, service_accounts, workspace};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube::Client;
+use serde_json::Value;
 use std::path::PathBuf;
 
 const CONFIGURATION: &str = "hack/xtask/src/domain_simulation/configuration.yaml";
@@ -24,6 +25,16 @@ pub(crate) fn up_args(dir: PathBuf, nodes: u32) -> UpArgs {
         crds: crds.into(),
         ..UpArgs::default()
     }
+}
+
+/// Writes the configuration of `up` with a change, and returns the file.
+pub(crate) fn write_configuration(up: &UpArgs, change: impl FnOnce(&mut Value)) -> Result<PathBuf> {
+    let (base, dir) = (up.config.as_ref().context("a configuration")?, up.dir.as_ref().context("a folder")?);
+    let mut configuration: Value = serde_saphyr::from_str(&std::fs::read_to_string(base)?)?;
+    change(&mut configuration);
+    let file = dir.join("changed-config.yaml");
+    workspace::write_private(&file, &configuration.to_string())?;
+    Ok(file)
 }
 
 /// What simulated domains need of the dev cluster.

@@ -3,6 +3,7 @@
 use super::floor;
 use super::formation::Report;
 use super::formation::clique::Member;
+use super::requests::{RETRY, if_found};
 use compute_domain_daemon::driver;
 use compute_domain_daemon::metrics::DaemonMetrics;
 use grove_api_types::SYSTEM_NAMESPACE;
@@ -17,7 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -25,9 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 /// A report with its time.
 pub(super) type TimedReport = (Instant, Report);
-
-/// The pause before the kubelet repeats a failed write of the status of a pod.
-const RETRY: Duration = Duration::from_millis(100);
 
 /// What runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +109,7 @@ async fn run(Parts { identity, program, clients, metrics, pods, reports }: Parts
                 let (daemon, stop) = (Daemon::new(identity, strategy), CancellationToken::new());
                 driver::run(daemon, &clients, &metrics, &sender, &stop).await;
             }
-            Program::Floor => floor::run(&identity, &clients, &sender).await,
+            Program::Floor => floor::run(&identity, &clients, &metrics, &sender).await,
         }
     };
     tokio::join!(program, node.run_imex(changes));
@@ -149,12 +147,8 @@ impl Node {
 /// Sets the pod Ready. The API server may restart meanwhile.
 async fn set_ready(pods: &Api<Pod>, name: &str) {
     let change = Patch::Merge(json!({ "status": { "conditions": [ready_condition(true)] } }));
-    loop {
-        match pods.patch_status(name, &PatchParams::default(), &change).await {
-            Ok(_) => return,
-            Err(kube::Error::Api(status)) if status.code == 404 => return,
-            Err(_) => sleep(RETRY).await,
-        }
+    while if_found(pods.patch_status(name, &PatchParams::default(), &change).await).is_err() {
+        sleep(RETRY).await;
     }
 }
 

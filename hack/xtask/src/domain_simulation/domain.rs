@@ -5,6 +5,7 @@ use super::daemon::{Parts, Program, RunningDaemon, TimedReport, clique_id, ident
 use super::formation::Formation;
 use super::formation::clique::Member;
 use super::observer::Observer;
+use super::requests::{TIMEOUT, if_found, retry};
 use anyhow::{Context, Result};
 use compute_domain_daemon::metrics::DaemonMetrics;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -14,7 +15,6 @@ use grove_api_types::compute_domain::daemon_state::Identity;
 use grove_api_types::compute_domain::strategy::parameters::MAX_NODES_PER_CLIQUE;
 use grove_api_types::compute_domain::{ComputeDomain, DOMAIN_LABEL, STRATEGY_ANNOTATION};
 use grove_api_types::configuration::RateLimit;
-use grove_dev_harness::wait;
 use grove_process::client::{self, Clients};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
@@ -35,16 +35,14 @@ const NAMESPACE: &str = "default";
 const DOMAIN: &str = "formation";
 /// Requests of the preparation that run at the same time.
 const PARALLEL: usize = 32;
-/// The pause before a request of the preparation is repeated.
-const RETRY: Duration = Duration::from_millis(100);
-/// Bounds a hang of the preparation and of the removal.
-const TIMEOUT: Duration = Duration::from_mins(5);
+/// A converged domain has settled when nothing was reported for this long.
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// How a domain synchronizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Setup {
     pub(crate) program: Program,
-    /// The number of daemons. Each clique has exactly 18, except the last one.
+    /// The number of daemons, a multiple of 18: all cliques are full.
     pub(crate) nodes: usize,
     /// The limit of the requests of each daemon.
     pub(crate) rate: Option<RateLimit>,
@@ -205,16 +203,27 @@ impl SimulatedDomain {
         outcome.with_context(|| format!("{} of {count} daemons have an entry", self.formation.present()))
     }
 
+    /// Notes all reports that have arrived.
+    pub(crate) fn catch_up(&mut self) {
+        while let Ok((at, report)) = self.reports.try_recv() {
+            self.formation.apply(at.saturating_duration_since(self.began), report);
+        }
+    }
+
+    /// Waits until the invariants hold and nothing changes any more: a later write may violate what held before. False after the limit.
+    pub(crate) async fn settle(&mut self, limit: Duration) -> bool {
+        let settled = async {
+            while timeout(QUIET_PERIOD, self.observe()).await.is_ok() || !self.formation.violations().is_empty() {}
+        };
+        timeout(limit, settled).await.is_ok()
+    }
+
     /// Kills a daemon and its pod, and starts another one in a new pod, on the same node or on another node of the clique.
     pub(crate) async fn replace(&mut self, ended: &Member, on_other_node: bool) -> Result<()> {
         self.daemons.retain(|daemon| daemon.member != *ended);
         let (pods, name) = (self.pods_api(), pod_name(ended));
         let now = DeleteParams::background().grace_period(0);
-        retry(async || match pods.delete(&name, &now).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            deleted => deleted.map(drop),
-        })
-        .await?;
+        retry(async || if_found(pods.delete(&name, &now).await)).await?;
         let node = if on_other_node { format!("{}-spare", ended.node) } else { ended.node.clone() };
         let new = self.new_member(node, ended.clique.clone());
         self.formation.replace(ended, new.clone());
@@ -270,16 +279,4 @@ async fn create_domain(simulation: &Simulation, Setup { program, nodes, .. }: &S
     let templates = Api::<ResourceClaimTemplate>::namespaced(simulation.admin.clone(), NAMESPACE);
     await_condition(templates, DOMAIN, |template: Option<&ResourceClaimTemplate>| template.is_some()).await?;
     Ok(created)
-}
-
-/// Repeats a request of the preparation while the API server restarts.
-async fn retry<T>(mut request: impl AsyncFnMut() -> kube::Result<T>) -> Result<T> {
-    let repeated = wait::poll(RETRY, async || match request().await {
-        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-            Some(Err(kube::Error::Api(status)))
-        }
-        Err(_) => None,
-        done => Some(done),
-    });
-    Ok(timeout(TIMEOUT, repeated).await.context("the API server does not answer")??)
 }

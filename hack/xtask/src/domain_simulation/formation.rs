@@ -1,6 +1,6 @@
 //! How far a domain is: decided from what its daemons and the watches report. It does no I/O and reads no clock.
 
-use self::clique::{Clique, Member};
+use self::clique::{Clique, Member, Violation};
 use grove_api_types::compute_domain::entry::Entry;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,13 +59,12 @@ impl Formation {
         formation
     }
 
-    /// Replaces a daemon that has ended by another one. The domain is not converged any more.
+    /// Replaces a daemon that has ended by another one.
     pub(crate) fn replace(&mut self, ended: &Member, new: Member) {
         if let Some(clique) = self.cliques.get_mut(&ended.clique) {
             clique.remove(ended);
         }
         self.add(new);
-        self.milestones = Milestones::default();
     }
 
     fn add(&mut self, member: Member) {
@@ -126,13 +125,25 @@ impl Formation {
         self.milestones.converged.is_some()
     }
 
-    /// The invariants that do not hold, for a domain that should be converged.
+    /// What prevents the domain from being converged.
     pub(crate) fn violations(&self) -> Vec<String> {
-        let foreign = self.foreign.iter().filter(|(_, count)| **count > 0);
-        let foreign = foreign.map(|(clique, count)| format!("the unknown clique {clique} has {count} entries"));
-        let of_cliques = self.cliques.iter().filter_map(|(id, clique)| clique.violation(id));
+        let of_cliques =
+            self.cliques.iter().filter_map(|(id, clique)| Some(format!("clique {id}: {}", clique.violation()?)));
         let of_domain = (!self.is_domain_ready).then(|| "the domain is not Ready".to_owned());
-        foreign.chain(of_cliques).chain(of_domain).collect()
+        self.foreign_entries().chain(of_cliques).chain(of_domain).collect()
+    }
+
+    /// What contradicts itself in the stored entries: a domain that has reached all other milestones must not have it.
+    pub(crate) fn contradictions(&self) -> Vec<String> {
+        let of_clique = |(id, clique): (&String, &Clique)| {
+            clique.violation().filter(Violation::is_wrong).map(|violation| format!("clique {id}: {violation}"))
+        };
+        self.foreign_entries().chain(self.cliques.iter().filter_map(of_clique)).collect()
+    }
+
+    fn foreign_entries(&self) -> impl Iterator<Item = String> {
+        let foreign = self.foreign.iter().filter(|(_, count)| **count > 0);
+        foreign.map(|(clique, count)| format!("the unknown clique {clique} has {count} entries"))
     }
 
     fn note_milestones(&mut self, at: Duration) {

@@ -9,6 +9,7 @@ use super::daemon::{Parts, Program, RunningDaemon, TimedReport, clique_id, ident
 use super::formation::Report;
 use super::formation::clique::Member;
 use super::observer::Observer;
+use super::requests::if_found;
 use anyhow::{Context, Result};
 use compute_domain_daemon::metrics::DaemonMetrics;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -26,6 +27,14 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+/// What a kubelet has finished.
+enum Done {
+    Other,
+    Running { pod: String },
+    Daemon { pod: String, daemon: RunningDaemon },
+}
 
 enum Event {
     /// A pod of the user.
@@ -43,13 +52,18 @@ pub(crate) struct Kubelets {
     program: Program,
     /// The pods of the user that wait for the daemon of their node, by node.
     waiting: BTreeMap<String, String>,
-    /// The pods of the user that run.
+    /// The pods of the user that are bound.
+    admitted: BTreeSet<String>,
+    /// Those of them that run.
     running: BTreeSet<String>,
     /// The nodes whose daemon is Ready.
     ready_nodes: BTreeSet<String>,
-    daemons: BTreeMap<String, RunningDaemon>,
+    /// The daemons by pod; `None` before the start and after the end.
+    daemons: BTreeMap<String, Option<RunningDaemon>>,
     /// The number of daemons that were started.
     started: usize,
+    /// The work of all kubelets, which do not wait for each other.
+    work: JoinSet<Result<Done>>,
     sender: UnboundedSender<TimedReport>,
     events: BoxStream<'static, Event>,
     _observer: Observer,
@@ -70,10 +84,12 @@ impl Kubelets {
             domain,
             program,
             waiting: BTreeMap::new(),
+            admitted: BTreeSet::new(),
             running: BTreeSet::new(),
             ready_nodes: BTreeSet::new(),
             daemons: BTreeMap::new(),
             started: 0,
+            work: JoinSet::new(),
             sender,
             events: events.boxed(),
             _observer: observer,
@@ -83,8 +99,14 @@ impl Kubelets {
     /// Works until this many pods of the user run.
     pub(crate) async fn run_until(&mut self, running: usize) -> Result<()> {
         while self.running.len() < running {
-            let event = self.events.next().await.context("the watches have ended")?;
-            self.handle(event).await?;
+            tokio::select! {
+                event = self.events.next() => self.handle(event.context("the watches have ended")?),
+                Some(done) = self.work.join_next() => match done?? {
+                    Done::Other => {}
+                    Done::Running { pod } => drop(self.running.insert(pod)),
+                    Done::Daemon { pod, daemon } => drop(self.daemons.insert(pod, Some(daemon))),
+                },
+            }
         }
         Ok(())
     }
@@ -94,83 +116,86 @@ impl Kubelets {
         self.run_until(usize::MAX).await
     }
 
-    async fn handle(&mut self, event: Event) -> Result<()> {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Workload(pod) | Event::Daemon(pod) if is_terminating(&*pod) => self.end(&pod).await,
-            Event::Workload(pod) => self.admit(&pod).await,
-            Event::Daemon(pod) => self.run_daemon(&pod).await,
+            Event::Workload(pod) | Event::Daemon(pod) if is_terminating(&*pod) => self.end(&pod),
+            Event::Workload(pod) => self.admit(&pod),
+            Event::Daemon(pod) => self.run_daemon(*pod),
             Event::Report(Report::Entries(entries) | Report::CliqueEntries { entries, .. }) => {
                 let ready = entries.into_iter().filter(|entry| entry.status == Readiness::Ready);
                 self.ready_nodes.extend(ready.map(|entry| entry.node_name));
-                self.run_waiting().await
+                self.run_waiting();
             }
-            Event::Report(_) => Ok(()),
+            Event::Report(_) => {}
         }
     }
 
-    /// Labels the node of a pod, and runs the pod when the daemon of the node is Ready.
-    async fn admit(&mut self, pod: &Pod) -> Result<()> {
+    /// Labels the node of a pod. The pod runs when the daemon of the node is Ready.
+    fn admit(&mut self, pod: &Pod) {
         let (name, node) = (pod.name_any(), pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-        let Some(node) = node.filter(|node| !self.running.contains(&name) && !self.waiting.contains_key(node)) else {
-            return Ok(());
-        };
+        let Some(node) = node.filter(|_| self.admitted.insert(name.clone())) else { return };
         let label = Patch::Merge(json!({ "metadata": { "labels": { DOMAIN_LABEL: self.domain.uid() } } }));
-        Api::<Node>::all(self.client.clone()).patch_metadata(&node, &PatchParams::default(), &label).await?;
-        self.waiting.insert(node, name);
-        self.run_waiting().await
+        let nodes = Api::<Node>::all(self.client.clone());
+        self.waiting.insert(node.clone(), name);
+        self.work.spawn(async move {
+            nodes.patch_metadata(&node, &PatchParams::default(), &label).await?;
+            Ok(Done::Other)
+        });
+        self.run_waiting();
     }
 
-    async fn run_waiting(&mut self) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.domain.namespace().unwrap_or_default());
+    fn run_waiting(&mut self) {
         let is_ready = |(node, _): &(String, String)| self.ready_nodes.contains(node);
         let (ready, waiting) = std::mem::take(&mut self.waiting).into_iter().partition::<BTreeMap<_, _>, _>(is_ready);
         self.waiting = waiting;
-        for name in ready.into_values() {
-            let status = json!({ "phase": "Running", "conditions": [ready_condition(true)] });
-            write_status(&pods, &name, status).await?;
-            self.running.insert(name);
+        for pod in ready.into_values() {
+            let pods = Api::<Pod>::namespaced(self.client.clone(), &self.domain.namespace().unwrap_or_default());
+            self.work.spawn(async move {
+                let status = json!({ "phase": "Running", "conditions": [ready_condition(true)] });
+                write_status(&pods, &pod, status).await?;
+                Ok(Done::Running { pod })
+            });
         }
-        Ok(())
     }
 
     /// Runs the daemon of a new pod of the domain.
-    async fn run_daemon(&mut self, pod: &Pod) -> Result<()> {
+    fn run_daemon(&mut self, pod: Pod) {
         let (name, node) = (pod.name_any(), pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
         let is_of_domain = pod.labels().get(DOMAIN_LABEL) == self.domain.uid().as_ref();
-        let Some(node) = node.filter(|_| is_of_domain && !self.daemons.contains_key(&name)) else { return Ok(()) };
-        let number = node.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok()).unwrap_or_default();
+        let Some(node) = node.filter(|_| is_of_domain && !self.daemons.contains_key(&name)) else { return };
+        self.daemons.insert(name.clone(), None);
         self.started += 1;
+        let number = node.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok()).unwrap_or_default();
         let address = format!("10.0.{}.{}", self.started >> 8, self.started & 255);
         let member = Member { node, clique: clique_id(number / MAX_NODES_PER_CLIQUE), address };
         let pods = Api::<Pod>::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
-        write_status(&pods, &name, started_status(&member.address)).await?;
-        let identity = identity(&self.domain, pod, member);
-        let clients = client::connect(Some(&self.kubeconfig), &name, None).await?.clients;
-        let (program, metrics, reports) = (self.program, DaemonMetrics::new()?, self.sender.clone());
-        let parts = Parts { identity, program, clients, metrics, pods, reports };
-        self.daemons.insert(name, RunningDaemon::start(parts));
-        Ok(())
+        let (domain, kubeconfig) = (self.domain.clone(), self.kubeconfig.clone());
+        let (program, reports) = (self.program, self.sender.clone());
+        self.work.spawn(async move {
+            write_status(&pods, &name, started_status(&member.address)).await?;
+            let identity = identity(&domain, &pod, member);
+            let clients = client::connect(Some(&kubeconfig), &name, None).await?.clients;
+            let parts = Parts { identity, program, clients, metrics: DaemonMetrics::new()?, pods, reports };
+            Ok(Done::Daemon { pod: name, daemon: RunningDaemon::start(parts) })
+        });
     }
 
     /// Ends a terminating pod.
-    async fn end(&mut self, pod: &Pod) -> Result<()> {
-        self.daemons.remove(&pod.name_any());
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        if_found(pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await)
+    fn end(&mut self, pod: &Pod) {
+        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+        self.daemons.insert(name.clone(), None);
+        self.waiting.retain(|_, waiting| *waiting != name);
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
+        self.work.spawn(async move {
+            if_found(pods.delete(&name, &DeleteParams::default().grace_period(0)).await)?;
+            Ok(Done::Other)
+        });
     }
 }
 
 async fn write_status(pods: &Api<Pod>, name: &str, status: Value) -> Result<()> {
     let status = Patch::Merge(json!({ "status": status }));
-    if_found(pods.patch_status(name, &PatchParams::default(), &status).await)
-}
-
-/// A pod may have been deleted in the meantime.
-fn if_found<T>(outcome: kube::Result<T>) -> Result<()> {
-    match outcome {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        outcome => Ok(outcome.map(drop)?),
-    }
+    Ok(if_found(pods.patch_status(name, &PatchParams::default(), &status).await)?)
 }
 
 fn pods(client: &Client, namespace: &str) -> BoxStream<'static, Box<Pod>> {

@@ -7,7 +7,7 @@ use crate::backoff::exponential_delay;
 /// The nodes of a clique, and so the indices: `MAX_NODES_PER_IMEX_DOMAIN`.
 pub const MAX_NODES_PER_CLIQUE: usize = 18;
 /// The requests per second of a client with limits, as client-go's default.
-pub const CLIENT_REQUESTS_PER_SECOND: u32 = 5;
+pub const CLIENT_REQUESTS_PER_SECOND: f64 = 5.0;
 /// The requests that such a client may send at once.
 pub const CLIENT_BURST: u32 = 10;
 /// The delay of a task of a daemon before its first attempt. It doubles after each failure.

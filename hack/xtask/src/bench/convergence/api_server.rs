@@ -30,7 +30,7 @@ pub(super) struct ObjectSize {
     pub(super) managed_fields: usize,
 }
 
-/// The writes of domains and cliques that were stored.
+/// The writes of domains and cliques that succeeded.
 pub(super) const WRITES: &str = "object writes";
 /// The writes that the API server rejected with 409.
 pub(super) const CONFLICTS: &str = "409";
@@ -46,8 +46,8 @@ pub(super) const POD_BYTES: &str = "pod watch bytes";
 pub(super) const CLOSED: &str = "closed watches";
 /// The CPU time of the process.
 pub(super) const CPU: &str = "API server CPU s";
-/// Its resident memory at the end, in MB.
-pub(super) const MEMORY: &str = "API server MB";
+/// The growth of its resident memory, in MB.
+pub(super) const MEMORY: &str = "API server MB more";
 
 impl ApiServer {
     pub(super) fn of(cluster: &DevCluster, client: Client) -> Result<Self> {
@@ -91,13 +91,10 @@ impl ObjectSize {
 }
 
 impl Figures {
-    /// The counts since `before`. The memory is not a difference.
+    /// The changes since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
-        let difference = |(name, now): (&&'static str, &f64)| {
-            let earlier = if *name == MEMORY { 0.0 } else { before.0.get(name).copied().unwrap_or_default() };
-            (*name, now - earlier)
-        };
-        Self(self.0.iter().map(difference).collect())
+        let earlier = |name| before.0.get(name).copied().unwrap_or_default();
+        Self(self.0.iter().map(|(name, now)| (*name, now - earlier(name))).collect())
     }
 }
 
@@ -125,7 +122,7 @@ fn figure_of(series: &str) -> Option<&'static str> {
         "apiserver_request_total" if is_write && is_domain && is_success => Some(WRITES),
         "apiserver_watch_events_total" if is_domain => Some(EVENTS),
         "apiserver_watch_events_sizes_sum" if is_domain => Some(BYTES),
-        "apiserver_watch_events_sizes_sum" if has("resource", "pods") || has("kind", "Pod") => Some(POD_BYTES),
+        "apiserver_watch_events_sizes_sum" if has("resource", "pods") => Some(POD_BYTES),
         "apiserver_terminated_watchers_total" => Some(CLOSED),
         _ => None,
     }
@@ -142,6 +139,10 @@ apiserver_request_total{code="200",group="resource.nvidia.com",resource="compute
 apiserver_request_total{code="409",group="resource.nvidia.com",resource="computedomains",verb="PUT"} 7
 apiserver_request_total{code="429",group="",resource="pods",verb="LIST"} 2
 apiserver_terminated_watchers_total{group="",resource="pods"} 4
+apiserver_watch_events_total{group="resource.nvidia.com",resource="computedomains",version="v1beta1"} 8
+apiserver_watch_events_sizes_sum{group="resource.nvidia.com",resource="computedomains",version="v1beta1"} 900
+apiserver_watch_events_sizes_sum{group="",resource="pods",version="v1"} 50
+apiserver_watch_events_sizes_sum{group="",resource="nodes",version="v1"} 70
 "#;
 
     #[test]
@@ -149,7 +150,8 @@ apiserver_terminated_watchers_total{group="",resource="pods"} 4
         let figures = Figures(from_metrics(METRICS));
         let before = Figures(BTreeMap::from([(CONFLICTS, 2.0)]));
         let values = figures.since(&before).0;
-        let expected = [(WRITES, 4.0), (CONFLICTS, 5.0), (THROTTLED, 2.0), (CLOSED, 4.0), (EVENTS, 0.0)];
+        let expected = [(WRITES, 4.0), (CONFLICTS, 5.0), (THROTTLED, 2.0), (CLOSED, 4.0), (EVENTS, 8.0)];
+        let expected = expected.into_iter().chain([(BYTES, 900.0), (POD_BYTES, 50.0)]).collect::<Vec<_>>();
         assert!(expected.iter().all(|(name, value)| (values[name] - value).abs() < f64::EPSILON), "{values:?}");
     }
 }

@@ -40,17 +40,18 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Each round has all sizes, and each size all programs, in turns. The floor has no limits.
+    /// Each round has all sizes without limits, and then all sizes with limits. The programs of a size run in random order, so that none is
+    /// always after the same one. The floor has no limits.
     pub(super) fn new(args: &Convergence) -> Self {
         let programs = args.strategies().into_iter().map(Program::Daemon).chain([Program::Floor]).collect::<Vec<_>>();
         let mut cases = VecDeque::new();
         for round in 1..=args.repeat {
-            for &nodes in &args.nodes {
-                for is_limited in [false, true] {
+            let mut random = fastrand::Rng::with_seed(round.into());
+            for is_limited in [false, true] {
+                for &nodes in &args.nodes {
                     let mut programs = programs.clone();
                     programs.retain(|program| !is_limited || *program != Program::Floor);
-                    let turn = usize::try_from(round).unwrap_or_default() % programs.len();
-                    programs.rotate_left(turn);
+                    random.shuffle(&mut programs);
                     cases.extend(programs.into_iter().map(|program| Case { round, nodes, is_limited, program }));
                 }
             }
@@ -61,6 +62,11 @@ impl Schedule {
     /// A run that only warms up the API server.
     pub(super) fn warm_up() -> Case {
         Case { round: 0, nodes: 18, is_limited: false, program: Program::Daemon(Strategy::RmwClique) }
+    }
+
+    /// The number of cases that did not run, because the time was over.
+    pub(super) fn left_out(mut self) -> usize {
+        std::iter::from_fn(|| self.next()).count()
     }
 
     /// The next case.
@@ -91,17 +97,23 @@ mod tests {
     }
 
     #[test]
-    fn programs_take_turns_and_the_floor_has_no_limits() {
-        let mut schedule = schedule(1);
-        let cases: Vec<_> = std::iter::from_fn(|| schedule.next()).map(|case| case.to_string()).take(5).collect();
-        let expected = [
-            "round 1, 18 nodes, without client limits, ssa-status",
-            "round 1, 18 nodes, without client limits, floor",
-            "round 1, 18 nodes, without client limits, rmw-status",
-            "round 1, 18 nodes, with client limits, ssa-status",
-            "round 1, 18 nodes, with client limits, rmw-status",
-        ];
-        assert_eq!(cases, expected);
+    fn each_size_has_each_program_in_another_order_and_the_floor_has_no_limits() {
+        let mut schedule = schedule(2);
+        let cases: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
+        let programs = |at: usize, count| cases[at..at + count].iter().map(|case| case.program).collect::<Vec<_>>();
+        let sorted = |mut programs: Vec<_>| {
+            programs.sort();
+            programs
+        };
+        let strategies = [Strategy::RmwStatus, Strategy::SsaStatus].map(Program::Daemon).to_vec();
+        let all = [strategies.clone(), vec![Program::Floor]].concat();
+        assert!([0, 3, 10, 13].iter().all(|at| sorted(programs(*at, 3)) == all));
+        assert!([6, 8].iter().all(|at| sorted(programs(*at, 2)) == strategies && cases[*at].is_limited));
+        assert!(programs(0, 6) != programs(10, 6));
+        assert_eq!(
+            cases[0].to_string().split(", ").take(3).collect::<Vec<_>>(),
+            ["round 1", "18 nodes", "without client limits"]
+        );
     }
 
     #[test]
@@ -112,6 +124,6 @@ mod tests {
         let others: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
         let same = others.iter().filter(|case| case.program == first.program && !case.is_limited);
         assert_eq!(same.map(|case| (case.round, case.nodes)).collect::<Vec<_>>(), [(2, 18)]);
-        assert!(others.iter().any(|case| case.program == first.program && case.is_limited && case.nodes == 36));
+        assert!(others.iter().filter(|case| case.program != first.program).any(|case| case.nodes == 36));
     }
 }

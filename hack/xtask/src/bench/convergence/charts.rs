@@ -41,20 +41,25 @@ struct Line {
     timed_out: Vec<f64>,
 }
 
-/// Draws one plot per strategy, and one with all of them.
-pub(super) fn draw(measurements: &[Measurement], folder: &Path, cutoff_seconds: u64) -> Result<()> {
+/// Draws one plot per strategy that was measured, and one with all of them. Returns the names of the files.
+pub(super) fn draw(measurements: &[Measurement], folder: &Path, cutoff_seconds: u64) -> Result<Vec<String>> {
     font::register()?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let cutoff = Cutoff { seconds: u32::try_from(cutoff_seconds)?.into() };
-    for (file, strategy) in SINGLE {
+    let programs: BTreeSet<_> = measurements.iter().map(|measurement| measurement.case.program).collect();
+    let mut plots = Vec::new();
+    for (file, strategy) in SINGLE.into_iter().filter(|(_, strategy)| programs.contains(&Program::Daemon(*strategy))) {
         let program = Program::Daemon(strategy);
         let lines = [(false, "without client limits"), (true, "with client limits")]
             .map(|(is_limited, name)| line(measurements, (program, is_limited), name.to_owned()));
-        cutoff.draw(&folder.join(format!("convergence-{file}.png")), strategy.name(), &lines)?;
+        plots.push((format!("convergence-{file}.png"), strategy.name(), Vec::from(lines)));
     }
-    let programs: BTreeSet<_> = measurements.iter().map(|measurement| measurement.case.program).collect();
-    let all: Vec<_> = programs.into_iter().map(|of| line(measurements, (of, false), name(of).to_owned())).collect();
-    cutoff.draw(&folder.join("convergence-all.png"), "all strategies, without client limits", &all)
+    let all = programs.into_iter().map(|of| line(measurements, (of, false), name(of).to_owned())).collect();
+    plots.push(("convergence-all.png".to_owned(), "all strategies, without client limits", all));
+    for (file, title, lines) in &plots {
+        cutoff.draw(&folder.join(file), title, lines)?;
+    }
+    Ok(plots.into_iter().map(|(file, ..)| file).collect())
 }
 
 fn line(measurements: &[Measurement], (program, is_limited): (Program, bool), name: String) -> Line {
@@ -146,14 +151,17 @@ mod tests {
     #[test]
     fn each_plot_is_a_png() {
         let folder = std::env::temp_dir().join(format!("grove-convergence-{}", std::process::id()));
-        let program = Program::Daemon(Strategy::ControllerClique);
-        let mut measurements = [18, 36, 72].map(|nodes| runs(program, nodes, "x", &[1.0, 2.0])).concat();
+        let programs = SINGLE.map(|(_, strategy)| Program::Daemon(strategy));
+        let mut measurements: Vec<_> =
+            programs.into_iter().flat_map(|program| runs(program, 18, "x", &[1.0, 2.0])).collect();
         measurements[5].figures.remove(CONVERGED);
-        draw(&measurements, &folder, 60).unwrap();
-        for file in ["v25.8.1", "ssa", "sharded", "controller-clique", "all"] {
-            let png = fs::read(folder.join(format!("convergence-{file}.png"))).unwrap();
-            assert!(png.starts_with(b"\x89PNG"), "{file}");
-        }
+        let files = draw(&measurements, &folder, 60).unwrap();
+        assert_eq!(
+            files.join(" "),
+            "convergence-v25.8.1.png convergence-ssa.png convergence-sharded.png \
+            convergence-controller-clique.png convergence-all.png"
+        );
+        assert!(files.iter().all(|file| fs::read(folder.join(file)).unwrap().starts_with(b"\x89PNG")));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -4,18 +4,19 @@ use super::super::report::{folder, list, update_page, write_file};
 use super::api_server::{BYTES, CLOSED, CONFLICTS, CPU, EVENTS, MEMORY, POD_BYTES, THROTTLED, WRITES};
 use super::case::{Case, name};
 use super::charts;
-use super::end_to_end::{NODES, Time};
+use super::end_to_end::{EndToEndTime, NODES};
 use super::measurement::{
     CONVERGED, DAEMON_WRITES, INDEX_CHANGES, MANAGED_FIELDS, MILESTONES, Measurement, OBJECT_BYTES, RESTARTS, Runs,
 };
 use super::thresholds;
 use crate::args::Convergence;
 use anyhow::Result;
-use grove_api_types::compute_domain::strategy::parameters;
+use grove_api_types::compute_domain::strategy::{Strategy, parameters};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 const NAME: &str = "convergence";
+const PLOTS: &str = "plots";
 const TIMES: [&str; 5] = [MILESTONES[0], MILESTONES[1], MILESTONES[2], MILESTONES[3], CONVERGED];
 const COUNTS: [&str; 14] = [
     DAEMON_WRITES,
@@ -34,25 +35,40 @@ const COUNTS: [&str; 14] = [
     MEMORY,
 ];
 
+/// What the report contains.
+pub(super) struct Report<'a> {
+    pub(super) measurements: &'a [Measurement],
+    pub(super) end_to_end: &'a [EndToEndTime],
+    pub(super) conditions: Vec<String>,
+    /// The number of runs for which the time did not suffice.
+    pub(super) left_out: usize,
+}
+
 /// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
-pub(super) fn write(
-    measurements: &[Measurement],
-    end_to_end: &[Time],
-    conditions: &[String],
-    args: &Convergence,
-) -> Result<()> {
+pub(super) fn write(report: &Report<'_>, args: &Convergence) -> Result<()> {
     let folder = folder(args.folders.out.as_ref())?;
-    let text = text(measurements, conditions, args) + &of_set(end_to_end);
+    let plots = charts::draw(report.measurements, &folder.join(PLOTS), args.cutoff_seconds)?;
+    let mut text = text(report, args);
+    for plot in plots {
+        _ = writeln!(text, "\n![{}]({PLOTS}/{plot})", plot.trim_end_matches(".png"));
+    }
     println!("\n{text}");
-    write_file(&folder.join(NAME).with_extension("csv"), &csv(measurements))?;
-    charts::draw(measurements, &folder.join("plots"), args.cutoff_seconds)?;
+    write_file(&folder.join(NAME).with_extension("csv"), &csv(report.measurements))?;
     update_page(&folder, NAME, &text)
 }
 
-fn text(measurements: &[Measurement], conditions: &[String], args: &Convergence) -> String {
+fn text(report: &Report<'_>, args: &Convergence) -> String {
+    let Report { measurements, end_to_end, conditions, left_out } = report;
     let mut text = list(conditions);
-    let Convergence { repeat, limit_minutes, cutoff_seconds, .. } = args;
-    _ = writeln!(text, "- Rounds: {repeat}, at most {limit_minutes} minutes; a run ends after {cutoff_seconds} s");
+    let Convergence { nodes, repeat, limit_minutes, cutoff_seconds, .. } = args;
+    let names = args.strategies().into_iter().map(Strategy::name).collect::<Vec<_>>().join(",");
+    let sizes = nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    _ = writeln!(
+        text,
+        "- Options: `--strategies {names} --nodes {sizes} --repeat {repeat} --limit-minutes {limit_minutes} \
+         --cutoff-seconds {cutoff_seconds}`; {left_out} runs were left out after the last minute. A strategy that timed out ran neither \
+         with this size again nor with a larger one"
+    );
     let parameters = parameters::parameters();
     let parameters: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     _ = writeln!(text, "- {}\n", parameters.join("; "));
@@ -60,9 +76,11 @@ fn text(measurements: &[Measurement], conditions: &[String], args: &Convergence)
         let limits = if is_limited { "with" } else { "without" };
         _ = writeln!(
             text,
-            "Seconds {limits} client limits, the median, and the lowest and the highest of all rounds:\n"
+            "Seconds {limits} client limits, the median, and the lowest and the highest of the runs that converged:\n"
         );
         text += &times(measurements, is_limited);
+        _ = writeln!(text, "Time {limits} client limits, compared with `controller-clique` (medians):\n");
+        text += &factors(measurements, is_limited);
         _ = writeln!(text, "Medians {limits} client limits:\n");
         text += &counts(measurements, is_limited);
     }
@@ -70,25 +88,31 @@ fn text(measurements: &[Measurement], conditions: &[String], args: &Convergence)
     for threshold in thresholds::of(measurements) {
         _ = writeln!(text, "- {}", threshold.text);
     }
-    if let Some((exponent, fit)) = thresholds::growth_of_bytes(measurements) {
-        _ = writeln!(
-            text,
-            "- watch bytes, pods included, grow with the number of nodes to the power {exponent:.2}; R² {fit:.4}"
-        );
-    }
-    text
+    text + &of_set(end_to_end)
 }
 
 /// The times from the creation of a set until its pods are Ready.
-fn of_set(times: &[Time]) -> String {
-    let mut text =
-        format!("\nSeconds from the creation of a PodCliqueSet of {NODES} pods until all of them are Ready:\n\n");
+fn of_set(times: &[EndToEndTime]) -> String {
+    let mut text = format!(
+        "\nSeconds from the creation of a PodCliqueSet of {NODES} pods until all of them are Ready, without client limits:\n\n"
+    );
     text += "| strategy | s |\n|---|---:|\n";
     for (strategy, time) in times {
         let time = time.map_or("timed out".to_owned(), |time| format!("{:.2}", time.as_secs_f64()));
         _ = writeln!(text, "| {} | {time} |", strategy.name());
     }
     text
+}
+
+/// The medians of all programs divided by that of Grove's strategy, for each size with all of them.
+fn factors(measurements: &[Measurement], is_limited: bool) -> String {
+    let of = |case: Case, program| Runs::like(Case { program, ..case }, measurements).spread(CONVERGED);
+    let mut text = "| nodes | strategy | factor |\n|---:|---|---:|\n".to_owned();
+    for case in cases(measurements, is_limited).filter(|case| case.program != thresholds::OURS) {
+        let Some((other, ours)) = of(case, case.program).zip(of(case, thresholds::OURS)) else { continue };
+        _ = writeln!(text, "| {} | {} | {:.1} |", case.nodes, name(case.program), other.median / ours.median);
+    }
+    text + "\n"
 }
 
 /// The first case of each size and program, in the order of the tables.
@@ -99,11 +123,15 @@ fn cases(measurements: &[Measurement], is_limited: bool) -> impl Iterator<Item =
 
 fn times(measurements: &[Measurement], is_limited: bool) -> String {
     table(measurements, is_limited, &TIMES, |runs, figure| {
-        let timed_out = runs.timed_out();
-        let is_cut = figure == CONVERGED && timed_out > 0;
-        let note = if is_cut { format!("timed out: {timed_out} of {} ", runs.0.len()) } else { String::new() };
-        let time = runs.spread(figure);
-        note + &time.map_or(String::new(), |it| format!("{:.2} ({:.2} to {:.2})", it.median, it.lowest, it.highest))
+        let (count, timed_out) = (runs.0.len(), runs.timed_out());
+        let note = match figure {
+            CONVERGED if timed_out > 0 => format!("timed out: {timed_out} of {count}. "),
+            CONVERGED => format!("{count} runs: "),
+            _ => String::new(),
+        };
+        note + &runs
+            .spread(figure)
+            .map_or(String::new(), |it| format!("{:.2} ({:.2} to {:.2})", it.median, it.lowest, it.highest))
     })
 }
 
@@ -166,7 +194,7 @@ mod tests {
         measurements[1].figures.remove(CONVERGED);
         measurements[1].lacks = vec!["the domain is not Ready".to_owned()];
         let table = times(&measurements, false);
-        assert!(table.ends_with("| 18 | floor |  |  |  |  | timed out: 1 of 3 1.00 (1.00 to 1.00) |\n\n"), "{table}");
+        assert!(table.ends_with("| 18 | floor |  |  |  |  | timed out: 1 of 3. 1.00 (1.00 to 1.00) |\n\n"), "{table}");
         let csv = csv(&measurements);
         assert!(csv.lines().nth(2).unwrap().ends_with("\"the domain is not Ready\""), "{csv}");
         let header = csv.lines().next().unwrap();

@@ -8,12 +8,14 @@ use anyhow::{Result, ensure};
 use grove_api_types::compute_domain::strategy::Strategy;
 use std::collections::BTreeSet;
 
-const OURS: Program = Program::Daemon(Strategy::ControllerClique);
+pub(super) const OURS: Program = Program::Daemon(Strategy::ControllerClique);
 const MAX_WRITES_PER_DAEMON: f64 = 2.0;
 const MAX_CONFLICTS: f64 = 0.1;
 /// The time until the domain has converged, compared with the floor, from [`FROM_NODES`] on.
 const MAX_RATIO: f64 = 2.0;
 const FROM_NODES: usize = 72;
+/// The exponent of linear growth is 1.
+const MAX_EXPONENT: f64 = 1.1;
 
 /// A promise, and whether it was met.
 pub(super) struct Threshold {
@@ -32,7 +34,13 @@ pub(super) fn check(measurements: &[Measurement]) -> Result<()> {
 pub(super) fn of(measurements: &[Measurement]) -> Vec<Threshold> {
     let ours = measurements.iter().filter(|it| it.case.program == OURS && !it.case.is_limited);
     let sizes: BTreeSet<_> = ours.map(|measurement| measurement.case.nodes).collect();
-    sizes.into_iter().flat_map(|nodes| of_size(measurements, nodes)).collect()
+    let growth = growth_of_bytes(measurements).map(|(exponent, fit)| Threshold {
+        text: format!(
+            "watch bytes, pods included, grow with the number of nodes to the power {exponent:.2} (R² {fit:.4}), at most {MAX_EXPONENT}"
+        ),
+        is_met: exponent <= MAX_EXPONENT,
+    });
+    sizes.into_iter().flat_map(|nodes| of_size(measurements, nodes)).chain(growth).collect()
 }
 
 fn of_size(measurements: &[Measurement], nodes: usize) -> Vec<Threshold> {
@@ -49,9 +57,8 @@ fn of_size(measurements: &[Measurement], nodes: usize) -> Vec<Threshold> {
         at_most(nodes, "index changes", index_changes, 0.0),
     ];
     let medians = ours.spread(CONVERGED).zip(floor.spread(CONVERGED));
-    if let Some((ours, floor)) = medians.filter(|_| nodes >= FROM_NODES) {
-        thresholds.push(at_most(nodes, "time / floor", ours.median / floor.median, MAX_RATIO));
-    }
+    let ratio = medians.map_or(f64::INFINITY, |(ours, floor)| ours.median / floor.median);
+    thresholds.extend((nodes >= FROM_NODES).then(|| at_most(nodes, "time / floor", ratio, MAX_RATIO)));
     thresholds.push(at_most(nodes, "runs that timed out", self::count(ours.timed_out()), 0.0));
     thresholds
 }
@@ -74,7 +81,7 @@ fn count(nodes: usize) -> f64 {
 
 /// How the watch bytes grow, pods included: the exponent of the number of nodes, which is 1 if they are linear, and how well it explains the
 /// medians (R²). `None` for fewer than three sizes.
-pub(super) fn growth_of_bytes(measurements: &[Measurement]) -> Option<(f64, f64)> {
+fn growth_of_bytes(measurements: &[Measurement]) -> Option<(f64, f64)> {
     let ours = measurements.iter().filter(|it| it.case.program == OURS && !it.case.is_limited && it.is_converged());
     let sizes: BTreeSet<_> = ours.map(|measurement| measurement.case.nodes).collect();
     let points = sizes.iter().filter_map(|&nodes| {
@@ -126,6 +133,13 @@ mod tests {
         assert!(with(DAEMON_WRITES, 145.0).contains("writes per daemon 2.01"));
         assert!(with(CONFLICTS, 30.0).contains("conflicts per write 0.17"));
         assert!(with(INDEX_CHANGES, 1.0).contains("index changes 1.00"));
+        assert!(missed(&runs(OURS, 72, INDEX_CHANGES, &[0.0])).contains("72 nodes: time / floor inf"));
+        let bytes = [(18, 1.0), (36, 4.0), (72, 16.0)].map(|(nodes, bytes)| {
+            let mut run = runs(OURS, nodes, BYTES, &[bytes]);
+            run[0].figures.insert(POD_BYTES, 0.0);
+            run
+        });
+        assert!(missed(&bytes.concat()).contains("to the power 2.00"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use grove_api_types::compute_domain::daemon_state::Identity;
 use grove_api_types::compute_domain::entry::{self, Entry, Readiness};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A daemon of the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,41 @@ pub(crate) struct Member {
     pub(crate) clique: String,
     /// The address of the daemon's pod.
     pub(crate) address: String,
+}
+
+/// An invariant of a converged clique that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// An entry is of no daemon.
+    Foreign { node: String, address: String },
+    /// The indices are not 0, 1, … without gap.
+    Indices(Vec<i64>),
+    /// Not all daemons have a Ready entry.
+    Incomplete { daemons: usize, present: usize, ready: usize },
+    /// The daemon of a node has not given all peers to IMEX.
+    Peers { node: String },
+}
+
+impl Violation {
+    /// Whether the stored entries contradict each other. Otherwise they are only not complete yet.
+    pub(super) fn is_wrong(&self) -> bool {
+        matches!(self, Self::Foreign { .. } | Self::Indices(_))
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign { node, address } => {
+                write!(to, "the entry of node {node} with address {address} is of no daemon")
+            }
+            Self::Indices(indices) => write!(to, "the indices are {indices:?}"),
+            Self::Incomplete { daemons, present, ready } => {
+                write!(to, "of {daemons} daemons, {present} have an entry, and {ready} are Ready")
+            }
+            Self::Peers { node } => write!(to, "the daemon of node {node} has not all peers"),
+        }
+    }
 }
 
 impl Member {
@@ -70,7 +106,7 @@ impl Clique {
         (self.present, self.ready) = (present, ready);
         self.informed = self.peers.values().filter(|peers| !entry::has_duplicate_index(*peers)).count();
         let is_complete = self.is_present() && self.is_ready() && self.is_informed();
-        self.is_settled = is_complete && self.find_violation().is_none();
+        self.is_settled = is_complete && self.violation().is_none();
     }
 
     pub(super) fn present(&self) -> usize {
@@ -98,30 +134,27 @@ impl Clique {
     }
 
     /// The first invariant that does not hold.
-    pub(super) fn violation(&self, id: &str) -> Option<String> {
-        self.find_violation().map(|violation| format!("clique {id}: {violation}"))
-    }
-
-    fn find_violation(&self) -> Option<String> {
+    pub(super) fn violation(&self) -> Option<Violation> {
         if let Some(entry) = self.entries.iter().find(|entry| !self.is_of_member(entry)) {
-            return Some(format!(
-                "the entry of node {} with address {} is of no daemon",
-                entry.node_name, entry.ip_address
-            ));
-        }
-        if !self.is_present() || !self.is_ready() {
-            let (count, present, ready) = (self.members.len(), self.present, self.ready);
-            return Some(format!("of {count} daemons, {present} have an entry, and {ready} are Ready"));
+            return Some(Violation::Foreign { node: entry.node_name.clone(), address: entry.ip_address.clone() });
         }
         let indices = || self.entries.iter().map(|entry| entry.index);
-        if !indices().eq((0..).take(self.members.len())) {
-            return Some(format!("the indices are {:?}", indices().collect::<Vec<_>>()));
+        let is_complete = self.is_present() && self.is_ready();
+        if entry::has_duplicate_index(&self.entries) || is_complete && !indices().eq((0..).take(self.members.len())) {
+            return Some(Violation::Indices(indices().collect()));
+        }
+        if !is_complete {
+            return Some(Violation::Incomplete {
+                daemons: self.members.len(),
+                present: self.present,
+                ready: self.ready,
+            });
         }
         let other = self.members.values().find(|member| {
             let peers = self.peers.get(&member.address).into_iter().flatten();
             !peers.map(address_of_index).eq(self.entries.iter().map(address_of_index))
         })?;
-        Some(format!("the daemon of node {} has not all peers", other.node))
+        Some(Violation::Peers { node: other.node.clone() })
     }
 
     fn is_of_member(&self, entry: &Entry) -> bool {

@@ -71,21 +71,31 @@ fn entries_in_the_domain_belong_to_their_cliques() {
 #[test]
 fn each_invariant_has_a_message() {
     let (one, two) = (entry("1", 0, Ready), entry("2", 1, Ready));
-    let violations = |stored_entries: &[Entry], of_two: &[Entry]| {
-        let known = [one.clone(), two.clone()];
-        let reports =
-            [stored(stored_entries), peers("1", &known), peers("2", of_two), Report::Domain { is_ready: true }];
+    let all = [one.clone(), two.clone()];
+    let check = |stored_entries: &[Entry], of_two: &[Entry], expected: &str, contradicts: bool| {
+        let reports = [stored(stored_entries), peers("1", &all), peers("2", of_two), Report::Domain { is_ready: true }];
         let formation = after(reports);
         assert!(!formation.is_converged());
-        formation.violations().join("; ")
+        assert_eq!(formation.violations(), [expected]);
+        assert_eq!(!formation.contradictions().is_empty(), contradicts, "{expected}");
     };
-    let all = [one.clone(), two.clone()];
-    assert_eq!(violations(&[one.clone(), entry("2", 0, Ready)], &all), "clique c: the indices are [0, 0]");
-    assert_eq!(violations(&[one.clone(), entry("2", 2, Ready)], &all), "clique c: the indices are [0, 2]");
+    check(&[one.clone(), entry("2", 0, Ready)], &all, "clique c: the indices are [0, 0]", true);
+    check(&[one.clone(), entry("2", 2, Ready)], &all, "clique c: the indices are [0, 2]", true);
     let foreign = [one.clone(), two.clone(), entry("3", 2, Ready)];
-    let message = "clique c: the entry of node 3 with address 10.0.0.3 is of no daemon";
-    assert_eq!(violations(&foreign, &all), message);
-    assert_eq!(violations(&all, from_ref(&two)), "clique c: the daemon of node 2 has not all peers");
+    check(&foreign, &all, "clique c: the entry of node 3 with address 10.0.0.3 is of no daemon", true);
+    check(&all, from_ref(&two), "clique c: the daemon of node 2 has not all peers", false);
+    let incomplete = [one, entry("2", 1, NotReady)];
+    check(&incomplete, &all, "clique c: of 2 daemons, 2 have an entry, and 1 are Ready", false);
+}
+
+#[test]
+fn a_later_report_can_violate_an_invariant_of_a_converged_domain() {
+    let (one, two) = (entry("1", 0, Ready), entry("2", 1, Ready));
+    let all = [one, two.clone()];
+    let reports = [stored(&all), peers("1", &all), peers("2", &all), Report::Domain { is_ready: true }];
+    let formation = after(reports.into_iter().chain([stored(&[two])]));
+    assert!(formation.is_converged());
+    assert_eq!(formation.violations(), ["clique c: of 2 daemons, 1 have an entry, and 1 are Ready"]);
 }
 
 #[test]
@@ -107,15 +117,15 @@ fn a_replaced_daemon_has_to_register_again() {
     let (one, two) = (entry("1", 0, Ready), entry("2", 1, Ready));
     let all = [one.clone(), two];
     let mut formation = after([stored(&all), peers("1", &all), peers("2", &all), Report::Domain { is_ready: true }]);
-    assert!(formation.is_converged());
+    assert!(formation.violations().is_empty());
     formation.replace(&member("2", "c"), member("3", "c"));
-    assert!(!formation.is_converged());
     // A late report of the daemon that has ended changes nothing.
     formation.apply(at(5), peers("2", &all));
-    assert_eq!(formation.milestones.first_peers, None);
+    assert_eq!(formation.violations(), ["clique c: the entry of node 2 with address 10.0.0.2 is of no daemon"]);
     let all = [one, entry("3", 1, Ready)];
     for report in [stored(&all), peers("1", &all), peers("3", &all)] {
+        assert!(!formation.violations().is_empty());
         formation.apply(at(6), report);
     }
-    assert_eq!(formation.milestones.converged, Some(at(6)), "{:?}", formation.violations());
+    assert!(formation.violations().is_empty());
 }
