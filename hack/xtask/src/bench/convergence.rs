@@ -47,7 +47,7 @@ pub(crate) async fn run(source: &Source, args: &Convergence) -> Result<()> {
         let mut bench = Bench { cluster, simulation, server, args, measurements: Vec::new(), is_limited: false };
         let outcome = bench.run_all(deadline).await;
         let measurements = bench.measurements;
-        // An interrupted benchmark has a report, too.
+        // The report also has the runs before an error.
         let left_out = outcome.as_ref().copied().unwrap_or_default();
         report::write(&Report { measurements: &measurements, end_to_end: &end_to_end, conditions, left_out }, args)?;
         outcome?;
