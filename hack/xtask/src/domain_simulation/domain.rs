@@ -192,15 +192,15 @@ impl SimulatedDomain {
         self.prepared.iter().map(|(identity, _)| Member::of(identity)).collect()
     }
 
-    /// Waits until this many daemons have an entry.
-    pub(crate) async fn wait_for_present(&mut self, count: usize, limit: Duration) -> Result<()> {
-        let present = async {
-            while self.formation.present() < count {
+    /// Waits until the domain has made this progress ([`Formation::progress`]).
+    pub(crate) async fn wait_for_progress(&mut self, progress: usize, limit: Duration) -> Result<()> {
+        let reached = async {
+            while self.formation.progress() < progress {
                 self.observe().await;
             }
         };
-        let outcome = timeout(limit, present).await;
-        outcome.with_context(|| format!("{} of {count} daemons have an entry", self.formation.present()))
+        let outcome = timeout(limit, reached).await;
+        outcome.with_context(|| format!("the progress is {}, and not {progress}", self.formation.progress()))
     }
 
     /// Notes all reports that have arrived.

@@ -115,9 +115,9 @@ impl Formation {
         }
     }
 
-    /// The number of daemons with an entry.
-    pub(crate) fn present(&self) -> usize {
-        self.cliques.values().map(Clique::present).sum()
+    /// How far the domain is: up to three steps per daemon, which has an entry, is Ready, and has given peers to IMEX.
+    pub(crate) fn progress(&self) -> usize {
+        self.cliques.values().map(Clique::progress).sum()
     }
 
     /// Whether the domain has reached all milestones.

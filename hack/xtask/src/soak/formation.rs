@@ -15,7 +15,10 @@ use std::time::Duration;
 /// Bounds a hang. A machine may be many times slower than usual.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What happens when this many daemons have an entry.
+/// The steps of each daemon.
+const STEPS: usize = 3;
+
+/// What happens when the domain has made this progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Disturbance {
     at: usize,
@@ -69,7 +72,7 @@ fn disturbances(args: &Formation, run: u32) -> Vec<Disturbance> {
         _ => None,
     });
     let mut disturbances: Vec<_> =
-        actions.into_iter().map(|action| Disturbance { at: random.usize(0..nodes), action }).collect();
+        actions.into_iter().map(|action| Disturbance { at: random.usize(0..STEPS * nodes), action }).collect();
     disturbances.sort_by_key(|disturbance| disturbance.at);
     disturbances
 }
@@ -89,10 +92,10 @@ impl Run<'_> {
         let members: Vec<_> = domain.members_to_start();
         domain.start();
         for Disturbance { at, action } in disturbances {
-            domain.wait_for_present(at, TIMEOUT).await?;
+            domain.wait_for_progress(at, TIMEOUT).await?;
             // One write of mnnvl-controller may contain many entries.
             domain.catch_up();
-            println!("{} of {nodes} daemons have an entry: {action:?}", domain.formation.present());
+            println!("after {} of {} steps: {action:?}", domain.formation.progress(), STEPS * nodes);
             match action {
                 Action::Replace { daemon, on_other_node } => domain.replace(&members[daemon], on_other_node).await?,
                 Action::RestartController => self.cluster.restart_service(CONTROLLER, self.up).await?,

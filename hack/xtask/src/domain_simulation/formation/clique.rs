@@ -109,8 +109,9 @@ impl Clique {
         self.is_settled = is_complete && self.violation().is_none();
     }
 
-    pub(super) fn present(&self) -> usize {
-        self.present
+    /// The number of entries, of Ready entries, and of daemons that have given peers to IMEX, together.
+    pub(super) fn progress(&self) -> usize {
+        self.present + self.ready + self.informed
     }
 
     /// Each daemon has an entry.

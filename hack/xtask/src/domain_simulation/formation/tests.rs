@@ -49,7 +49,7 @@ fn each_milestone_has_the_time_of_its_last_report() {
     let Milestones { present, ready, first_peers, domain, converged } = formation.milestones;
     assert_eq!([present, ready, first_peers, domain, converged], [3, 5, 4, 6, 7].map(|second| Some(at(second))));
     assert!(formation.violations().is_empty());
-    assert_eq!((formation.present(), formation.index_changes, formation.restarts), (2, 0, 0));
+    assert_eq!((formation.progress(), formation.index_changes, formation.restarts), (6, 0, 0));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn entries_in_the_domain_belong_to_their_cliques() {
     let mut foreign = entry("9", 0, Ready);
     foreign.clique_id = "other".to_owned();
     let formation = after([Report::Entries(vec![entry("1", 0, Ready), foreign])]);
-    assert_eq!(formation.present(), 1);
+    assert_eq!(formation.progress(), 2);
     let expected = [
         "the unknown clique other has 1 entries",
         "clique c: of 2 daemons, 1 have an entry, and 1 are Ready",
@@ -65,7 +65,7 @@ fn entries_in_the_domain_belong_to_their_cliques() {
     ];
     assert_eq!(formation.violations(), expected);
     let removed = after([Report::Entries(vec![entry("1", 0, Ready)]), Report::Entries(Vec::new())]);
-    assert_eq!(removed.present(), 0);
+    assert_eq!(removed.progress(), 0);
 }
 
 #[test]
