@@ -192,7 +192,7 @@ impl SimulatedDomain {
         self.prepared.iter().map(|(identity, _)| Member::of(identity)).collect()
     }
 
-    /// Waits until the domain has made this progress ([`Formation::progress`]).
+    /// Waits until the domain has come this far ([`Formation::progress`]).
     pub(crate) async fn wait_for_progress(&mut self, progress: usize, limit: Duration) -> Result<()> {
         let reached = async {
             while self.formation.progress() < progress {

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 /// The steps of each daemon.
 const STEPS: usize = 3;
 
-/// What happens when the domain has made this progress.
+/// What happens when the domain has come this far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Disturbance {
     at: usize,
