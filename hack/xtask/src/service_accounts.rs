@@ -28,16 +28,16 @@ pub(crate) fn folder(dir: &Path, service: &str) -> PathBuf {
 
 /// Writes a fresh token for each service, and a kubeconfig that refers to it.
 pub(crate) async fn issue_tokens(admin: &Path, dir: &Path) -> Result<()> {
+    let client = Client::try_from(client_config(admin).await?)?;
     for service in SERVICES {
-        issue(admin, dir, service).await?;
+        issue(&client, admin, dir, service).await?;
     }
     Ok(())
 }
 
 /// Writes a fresh token for one account, and a kubeconfig that refers to it. Returns the kubeconfig.
-pub(crate) async fn issue(admin: &Path, dir: &Path, account: &str) -> Result<PathBuf> {
-    let client = Client::try_from(client_config(admin).await?)?;
-    issue_token(&client, dir, account).await?;
+pub(crate) async fn issue(client: &Client, admin: &Path, dir: &Path, account: &str) -> Result<PathBuf> {
+    issue_token(client, dir, account).await?;
     let folder = folder(dir, account);
     let (text, kubeconfig) = (credentials::with_token_file(admin, &folder.join("token"))?, folder.join("kubeconfig"));
     workspace::write_private(&kubeconfig, &text)?;

@@ -62,6 +62,6 @@ impl Simulation {
 
     /// A kubeconfig of the daemons' account, with a fresh token.
     pub(super) async fn daemon_kubeconfig(&self) -> Result<PathBuf> {
-        service_accounts::issue(&self.admin_kubeconfig, &self.dir, DAEMON).await
+        service_accounts::issue(&self.admin, &self.admin_kubeconfig, &self.dir, DAEMON).await
     }
 }
