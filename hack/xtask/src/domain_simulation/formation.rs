@@ -7,6 +7,9 @@ use std::time::Duration;
 
 pub(crate) mod clique;
 
+/// The steps of a daemon: it has an entry, is Ready, and has given peers to IMEX.
+pub(crate) const STEPS: usize = 3;
+
 /// A report of a watch or of a daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Report {
@@ -115,7 +118,7 @@ impl Formation {
         }
     }
 
-    /// How far the domain is: up to three steps per daemon, which has an entry, is Ready, and has given peers to IMEX.
+    /// How far the domain is: the sum of the steps of all daemons ([`STEPS`]).
     pub(crate) fn progress(&self) -> usize {
         self.cliques.values().map(Clique::progress).sum()
     }

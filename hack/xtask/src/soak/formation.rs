@@ -7,6 +7,7 @@ use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::domain_simulation::cluster::{CONTROLLER, Simulation, up_args};
 use crate::domain_simulation::daemon::Program;
 use crate::domain_simulation::domain::{Setup, SimulatedDomain};
+use crate::domain_simulation::formation::STEPS;
 use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use grove_api_types::compute_domain::strategy::Strategy;
@@ -14,9 +15,6 @@ use std::time::Duration;
 
 /// Bounds a hang. A machine may be many times slower than usual.
 const TIMEOUT: Duration = Duration::from_mins(5);
-
-/// The steps of each daemon.
-const STEPS: usize = 3;
 
 /// What happens when the domain has come this far.
 #[derive(Clone, Debug, PartialEq, Eq)]

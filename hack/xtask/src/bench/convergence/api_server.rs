@@ -19,7 +19,7 @@ pub(super) struct ApiServer {
     pid: i32,
 }
 
-/// What the API server has counted since it started, in the order of [`NAMES`], and its memory.
+/// What the API server has counted since it started, by the names below, and its memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures(pub(super) BTreeMap<&'static str, f64>);
 

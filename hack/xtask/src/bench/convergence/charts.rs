@@ -2,8 +2,8 @@
 //! the highest value, and a cross a size with a run that timed out.
 
 use super::super::font::{self, FONT};
-use super::case::{Case, name};
-use super::measurement::{CONVERGED, Measurement, Runs};
+use super::case::name;
+use super::measurement::{CONVERGED, Measurement, Runs, cases};
 use crate::domain_simulation::daemon::Program;
 use anyhow::{Context, Result, anyhow};
 use grove_api_types::compute_domain::strategy::Strategy;
@@ -63,10 +63,8 @@ pub(super) fn draw(measurements: &[Measurement], folder: &Path, cutoff_seconds: 
 }
 
 fn line(measurements: &[Measurement], (program, is_limited): (Program, bool), name: String) -> Line {
-    let is_of_line = |case: Case| case.program == program && case.is_limited == is_limited;
-    let cases = measurements.iter().map(|it| Case { round: 1, ..it.case }).filter(|case| is_of_line(*case));
     let (mut points, mut timed_out) = (Vec::new(), Vec::new());
-    for case in cases.collect::<BTreeSet<_>>() {
+    for case in cases(measurements, is_limited).filter(|case| case.program == program) {
         let (runs, nodes) = (Runs::like(case, measurements), f64::from(u32::try_from(case.nodes).unwrap_or(u32::MAX)));
         let times = runs.spread(CONVERGED).map(|it| (nodes, [it.lowest, it.median, it.highest]));
         points.extend(times);

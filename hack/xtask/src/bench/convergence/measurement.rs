@@ -5,7 +5,7 @@ use super::case::Case;
 use crate::domain_simulation::domain::SimulatedDomain;
 use crate::domain_simulation::formation::Milestones;
 use compute_domain_daemon::metrics::DaemonMetrics;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -134,6 +134,12 @@ impl<'a> Runs<'a> {
     pub(super) fn timed_out(&self) -> usize {
         self.0.iter().filter(|run| !run.is_converged()).count()
     }
+}
+
+/// The first case of each size and program, sorted.
+pub(super) fn cases(measurements: &[Measurement], is_limited: bool) -> impl Iterator<Item = Case> {
+    let cases: BTreeSet<_> = measurements.iter().map(|it| Case { round: 1, ..it.case }).collect();
+    cases.into_iter().filter(move |case| case.is_limited == is_limited)
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use super::charts;
 use super::end_to_end::{EndToEndTime, NODES};
 use super::measurement::{
     CONVERGED, DAEMON_WRITES, INDEX_CHANGES, MANAGED_FIELDS, MILESTONES, Measurement, OBJECT_BYTES, RESTARTS, Runs,
+    cases,
 };
 use super::thresholds;
 use crate::args::Convergence;
 use anyhow::Result;
 use grove_api_types::compute_domain::strategy::{Strategy, parameters};
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 const NAME: &str = "convergence";
@@ -113,12 +113,6 @@ fn factors(measurements: &[Measurement], is_limited: bool) -> String {
         _ = writeln!(text, "| {} | {} | {:.1} |", case.nodes, name(case.program), other.median / ours.median);
     }
     text + "\n"
-}
-
-/// The first case of each size and program, in the order of the tables.
-fn cases(measurements: &[Measurement], is_limited: bool) -> impl Iterator<Item = Case> {
-    let cases: BTreeSet<_> = measurements.iter().map(|it| Case { round: 1, ..it.case }).collect();
-    cases.into_iter().filter(move |case| case.is_limited == is_limited)
 }
 
 fn times(measurements: &[Measurement], is_limited: bool) -> String {

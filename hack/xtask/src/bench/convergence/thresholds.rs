@@ -2,11 +2,10 @@
 
 use super::api_server::{BYTES, CONFLICTS, POD_BYTES, WRITES};
 use super::case::Case;
-use super::measurement::{CONVERGED, DAEMON_WRITES, INDEX_CHANGES, Measurement, Runs};
+use super::measurement::{CONVERGED, DAEMON_WRITES, INDEX_CHANGES, Measurement, Runs, cases};
 use crate::domain_simulation::daemon::Program;
 use anyhow::{Result, ensure};
 use grove_api_types::compute_domain::strategy::Strategy;
-use std::collections::BTreeSet;
 
 pub(super) const OURS: Program = Program::Daemon(Strategy::ControllerClique);
 const MAX_WRITES_PER_DAEMON: f64 = 2.0;
@@ -30,17 +29,20 @@ pub(super) fn check(measurements: &[Measurement]) -> Result<()> {
     Ok(())
 }
 
+/// The cases of Grove's strategy, one per size.
+fn our_cases(measurements: &[Measurement]) -> impl Iterator<Item = Case> {
+    cases(measurements, false).filter(|case| case.program == OURS)
+}
+
 /// The thresholds of each size that was measured.
 pub(super) fn of(measurements: &[Measurement]) -> Vec<Threshold> {
-    let ours = measurements.iter().filter(|it| it.case.program == OURS && !it.case.is_limited);
-    let sizes: BTreeSet<_> = ours.map(|measurement| measurement.case.nodes).collect();
     let growth = growth_of_bytes(measurements).map(|(exponent, fit)| Threshold {
         text: format!(
             "watch bytes, pods included, grow with the number of nodes to the power {exponent:.2} (R² {fit:.4}), at most {MAX_EXPONENT}"
         ),
         is_met: exponent <= MAX_EXPONENT,
     });
-    sizes.into_iter().flat_map(|nodes| of_size(measurements, nodes)).chain(growth).collect()
+    our_cases(measurements).flat_map(|case| of_size(measurements, case.nodes)).chain(growth).collect()
 }
 
 fn of_size(measurements: &[Measurement], nodes: usize) -> Vec<Threshold> {
@@ -82,11 +84,10 @@ fn count(nodes: usize) -> f64 {
 /// How the watch bytes grow, pods included: the exponent of the number of nodes, which is 1 if they are linear, and how well it explains the
 /// medians (R²). `None` for fewer than three sizes.
 fn growth_of_bytes(measurements: &[Measurement]) -> Option<(f64, f64)> {
-    let ours = measurements.iter().filter(|it| it.case.program == OURS && !it.case.is_limited && it.is_converged());
-    let sizes: BTreeSet<_> = ours.map(|measurement| measurement.case.nodes).collect();
-    let points = sizes.iter().filter_map(|&nodes| {
-        let runs = Runs::like(Case { round: 1, nodes, is_limited: false, program: OURS }, measurements);
-        Some((count(nodes), runs.spread(BYTES)?.median + runs.spread(POD_BYTES)?.median))
+    let points = our_cases(measurements).filter_map(|case| {
+        let runs = Runs::like(case, measurements);
+        let bytes = runs.spread(BYTES)?.median + runs.spread(POD_BYTES)?.median;
+        runs.spread(CONVERGED).map(|_| (count(case.nodes), bytes))
     });
     power(&points.collect::<Vec<_>>())
 }
