@@ -1,8 +1,9 @@
-//! The conditions of a measurement: the machine, the Kubernetes version and the commit.
+//! The conditions of a measurement: the machine, the versions of the control plane and the commit.
 
+use crate::control_plane::ETCD;
 use crate::dev_cluster::DevCluster;
 use crate::{proc, workspace};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::process::Command;
 
@@ -13,9 +14,18 @@ pub(super) async fn describe(cluster: &DevCluster) -> Result<Vec<String>> {
     let [machine, commit] = describe_without_cluster()?;
     Ok(vec![
         machine,
-        format!("Kubernetes: {server}; etcd does not wait for the disk"),
+        format!("Kubernetes: {server}; {}, which does not wait for the disk", etcd_version(cluster)?),
         format!("{commit}; all binaries are built with --release"),
     ])
+}
+
+/// The first line that etcd prints about its version.
+fn etcd_version(cluster: &DevCluster) -> Result<String> {
+    let running = cluster.processes.running();
+    let (_, pid) = running.into_iter().find(|(name, _)| name == ETCD).context("etcd does not run")?;
+    let output = Command::new(format!("/proc/{pid}/exe")).arg("--version").output().context("cannot run etcd")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().context("etcd prints no version")?.to_owned())
 }
 
 /// One line about the machine, and the begin of one about the commit.

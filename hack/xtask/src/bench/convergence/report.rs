@@ -16,6 +16,7 @@ use grove_api_types::compute_domain::strategy::{Strategy, parameters};
 use std::fmt::Write as _;
 
 const NAME: &str = "convergence";
+const END_TO_END: &str = "convergence-end-to-end";
 const PLOTS: &str = "plots";
 const TIMES: [&str; 5] = [MILESTONES[0], MILESTONES[1], MILESTONES[2], MILESTONES[3], CONVERGED];
 const COUNTS: [&str; 14] = [
@@ -54,6 +55,7 @@ pub(super) fn write(report: &Report<'_>, args: &Convergence) -> Result<()> {
     }
     println!("\n{text}");
     write_file(&folder.join(NAME).with_extension("csv"), &csv(report.measurements))?;
+    write_file(&folder.join(END_TO_END).with_extension("csv"), &csv_of_set(report.end_to_end))?;
     update_page(&folder, NAME, &text)
 }
 
@@ -100,6 +102,16 @@ fn of_set(times: &[EndToEndTime]) -> String {
     for (strategy, time) in times {
         let time = time.map_or("timed out".to_owned(), |time| format!("{:.2}", time.as_secs_f64()));
         _ = writeln!(text, "| {} | {time} |", strategy.name());
+    }
+    text
+}
+
+/// The same times as CSV. A strategy that timed out has none.
+fn csv_of_set(times: &[EndToEndTime]) -> String {
+    let mut text = "pods,strategy,pods Ready s\n".to_owned();
+    for (strategy, time) in times {
+        let time = time.map(|time| format!("{:.3}", time.as_secs_f64())).unwrap_or_default();
+        _ = writeln!(text, "{NODES},{},{time}", strategy.name());
     }
     text
 }
@@ -181,6 +193,7 @@ mod tests {
     use super::super::measurement::tests::runs;
     use super::*;
     use crate::domain_simulation::daemon::Program;
+    use std::time::Duration;
 
     #[test]
     fn a_run_that_timed_out_is_in_the_table_and_in_the_csv() {
@@ -193,6 +206,12 @@ mod tests {
         assert!(csv.lines().nth(2).unwrap().ends_with("\"the domain is not Ready\""), "{csv}");
         let header = csv.lines().next().unwrap();
         assert!(csv.lines().all(|line| line.split(',').count() == header.split(',').count()));
+    }
+
+    #[test]
+    fn the_time_of_a_set_has_a_row_per_strategy() {
+        let times = [(Strategy::SsaStatus, None), (Strategy::RmwClique, Some(Duration::from_millis(1500)))];
+        assert_eq!(csv_of_set(&times), "pods,strategy,pods Ready s\n72,ssa-status,\n72,rmw-clique,1.500\n");
     }
 
     #[test]
