@@ -101,9 +101,9 @@ impl Bench<'_> {
         domain.start();
         let cutoff = Duration::from_secs(self.args.cutoff_seconds);
         let forming = async {
-            if domain.wait_until_converged(cutoff).await {
+            if domain.wait_until_converged(cutoff).await? {
                 // A domain that does not settle violates an invariant, or its figures show why.
-                _ = domain.settle(SETTLING_TIMEOUT).await;
+                domain.settle(SETTLING_TIMEOUT).await?;
             }
             Ok(())
         };

@@ -2,13 +2,15 @@
 
 use super::cluster::Simulation;
 use super::daemon::{Parts, Program, RunningDaemon, TimedReport, clique_id, identity, started_status};
-use super::formation::Formation;
 use super::formation::clique::Member;
+use super::formation::{Formation, Report};
 use super::observer::Observer;
 use super::requests::{TIMEOUT, if_found, retry};
 use anyhow::{Context, Result};
 use compute_domain_daemon::metrics::DaemonMetrics;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::LocalBoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use grove_api_types::SYSTEM_NAMESPACE;
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::compute_domain::daemon_state::Identity;
@@ -56,10 +58,12 @@ pub(crate) struct SimulatedDomain {
     pub(crate) domain: ComputeDomain,
     simulation: Simulation,
     setup: Setup,
-    kubeconfig: PathBuf,
+    preparation: Preparation,
     /// The daemons that do not run yet.
     prepared: Vec<(Identity, Clients)>,
     daemons: Vec<RunningDaemon>,
+    /// The daemons that [`SimulatedDomain::replace`] prepares.
+    replacements: FuturesUnordered<LocalBoxFuture<'static, Result<(Identity, Clients)>>>,
     /// The number of pods that were created.
     pods: usize,
     began: Instant,
@@ -75,15 +79,22 @@ impl SimulatedDomain {
             timeout(TIMEOUT, create_domain(simulation, &setup)).await.context("the domain is not served")??;
         let (sender, reports) = unbounded_channel();
         let observer = Observer::start(&simulation.admin, &domain, setup.program.strategy(), sender.clone());
+        let preparation = Preparation {
+            domain: domain.clone(),
+            pods: Api::namespaced(simulation.admin.clone(), SYSTEM_NAMESPACE),
+            kubeconfig: simulation.daemon_kubeconfig().await?,
+            rate: setup.rate,
+        };
         let mut created = Self {
             formation: Formation::default(),
             metrics: DaemonMetrics::new()?,
             domain,
             simulation: simulation.clone(),
             setup,
-            kubeconfig: simulation.daemon_kubeconfig().await?,
+            preparation,
             prepared: Vec::new(),
             daemons: Vec::new(),
+            replacements: FuturesUnordered::new(),
             pods: 0,
             began: Instant::now(),
             sender,
@@ -91,7 +102,7 @@ impl SimulatedDomain {
             _observer: observer,
         };
         let members: Vec<_> = (0..created.setup.nodes).map(|node| created.member_of(node)).collect();
-        let prepare = |member| created.prepare(member);
+        let prepare = |member| created.preparation.prepare(member);
         if created.setup.program == Program::Floor {
             created.create_cliques(&members).await?;
         }
@@ -113,24 +124,6 @@ impl SimulatedDomain {
         self.pods += 1;
         let [high, middle, low] = [self.pods >> 16, (self.pods >> 8) & 255, self.pods & 255];
         Member { node, clique, address: format!("10.{high}.{middle}.{low}") }
-    }
-
-    /// Creates the pod of a daemon, as the `DaemonSet` and the kubelet do, and the daemon's clients.
-    async fn prepare(&self, member: Member) -> Result<(Identity, Clients)> {
-        let (pods, name) = (self.pods_api(), pod_name(&member));
-        let (uid, address) = (self.domain.uid().context("the domain has no UID")?, &member.address);
-        let container = json!({ "name": "daemon", "image": "registry.k8s.io/pause:3.10" });
-        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { DOMAIN_LABEL: uid } },
-            "spec": { "nodeName": member.node, "serviceAccountName": compute_domain_daemon::NAME,
-                "automountServiceAccountToken": false, "containers": [container] } });
-        let (params, pod) = (PatchParams::apply("kubelet").force(), Patch::Apply(pod));
-        let created = retry(async || pods.patch(&name, &params, &pod).await).await?;
-        let status = Patch::Merge(json!({ "status": started_status(address) }));
-        retry(async || pods.patch_status(&name, &PatchParams::default(), &status).await).await?;
-        let agent = format!("{}/simulated ({name})", compute_domain_daemon::NAME);
-        let clients = client::connect(Some(&self.kubeconfig), &agent, self.setup.rate).await?.clients;
-        let identity = identity(&self.domain, &created, member);
-        Ok((identity, clients))
     }
 
     /// Creates the objects of the cliques, without entries.
@@ -163,28 +156,37 @@ impl SimulatedDomain {
             program: self.setup.program,
             clients,
             metrics: self.metrics.clone(),
-            pods: self.pods_api(),
+            pods: self.preparation.pods.clone(),
             reports: self.sender.clone(),
         }));
     }
 
-    /// Waits for the next report, and notes it.
-    async fn observe(&mut self) {
-        // The domain has a sender itself.
-        if let Some((at, report)) = self.reports.recv().await {
-            self.formation.apply(at.saturating_duration_since(self.began), report);
+    /// Waits for the next report, and notes it. Starts a replacement that is prepared.
+    async fn observe(&mut self) -> Result<()> {
+        tokio::select! {
+            Some((at, report)) = self.reports.recv() => self.note(at, report),
+            Some(prepared) = self.replacements.next() => {
+                let (identity, clients) = prepared?;
+                self.run(identity, clients);
+            }
         }
+        Ok(())
+    }
+
+    fn note(&mut self, at: Instant, report: Report) {
+        self.formation.apply(at.saturating_duration_since(self.began), report);
     }
 
     /// Waits until the domain has converged. False after the limit.
-    pub(crate) async fn wait_until_converged(&mut self, limit: Duration) -> bool {
+    pub(crate) async fn wait_until_converged(&mut self, limit: Duration) -> Result<bool> {
         let rest = limit.saturating_sub(self.began.elapsed());
         let converged = async {
             while !self.formation.is_converged() {
-                self.observe().await;
+                self.observe().await?;
             }
+            Ok(true)
         };
-        timeout(rest, converged).await.is_ok()
+        timeout(rest, converged).await.unwrap_or(Ok(false))
     }
 
     /// The daemons that [`SimulatedDomain::start`] starts.
@@ -196,40 +198,48 @@ impl SimulatedDomain {
     pub(crate) async fn wait_for_progress(&mut self, progress: usize, limit: Duration) -> Result<()> {
         let reached = async {
             while self.formation.progress() < progress {
-                self.observe().await;
+                self.observe().await?;
             }
+            Ok(())
         };
         let outcome = timeout(limit, reached).await;
-        outcome.with_context(|| format!("the progress is {}, and not {progress}", self.formation.progress()))
+        outcome.with_context(|| format!("the progress is {}, and not {progress}", self.formation.progress()))?
     }
 
     /// Notes all reports that have arrived.
     pub(crate) fn catch_up(&mut self) {
         while let Ok((at, report)) = self.reports.try_recv() {
-            self.formation.apply(at.saturating_duration_since(self.began), report);
+            self.note(at, report);
         }
     }
 
     /// Waits until the invariants hold and nothing changes any more: a later write may violate what held before. False after the limit.
-    pub(crate) async fn settle(&mut self, limit: Duration) -> bool {
+    pub(crate) async fn settle(&mut self, limit: Duration) -> Result<bool> {
         let settled = async {
-            while timeout(QUIET_PERIOD, self.observe()).await.is_ok() || !self.formation.violations().is_empty() {}
+            loop {
+                match timeout(QUIET_PERIOD, self.observe()).await {
+                    Ok(observed) => observed?,
+                    Err(_) if self.formation.violations().is_empty() => return Ok(true),
+                    Err(_) => {}
+                }
+            }
         };
-        timeout(limit, settled).await.is_ok()
+        timeout(limit, settled).await.unwrap_or(Ok(false))
     }
 
-    /// Kills a daemon and its pod, and starts another one in a new pod, on the same node or on another node of the clique.
-    pub(crate) async fn replace(&mut self, ended: &Member, on_other_node: bool) -> Result<()> {
-        self.daemons.retain(|daemon| daemon.member != *ended);
-        let (pods, name) = (self.pods_api(), pod_name(ended));
-        let now = DeleteParams::background().grace_period(0);
-        retry(async || if_found(pods.delete(&name, &now).await)).await?;
+    /// Kills a daemon and its pod. Another one starts in a new pod, on the same node or on another node of the clique, while the domain is
+    /// observed.
+    pub(crate) fn replace(&mut self, ended: Member, on_other_node: bool) {
+        self.daemons.retain(|daemon| daemon.member != ended);
         let node = if on_other_node { format!("{}-spare", ended.node) } else { ended.node.clone() };
         let new = self.new_member(node, ended.clique.clone());
-        self.formation.replace(ended, new.clone());
-        let (identity, clients) = self.prepare(new).await?;
-        self.run(identity, clients);
-        Ok(())
+        self.formation.replace(&ended, new.clone());
+        let preparation = self.preparation.clone();
+        let replacement = async move {
+            preparation.delete(&ended).await?;
+            preparation.prepare(new).await
+        };
+        self.replacements.push(replacement.boxed_local());
     }
 
     /// Ends the daemons, and deletes everything.
@@ -241,7 +251,7 @@ impl SimulatedDomain {
         let now = DeleteParams::background().grace_period(0);
         let removed = async {
             domains.delete(DOMAIN, &now).await?;
-            self.pods_api().delete_collection(&now, &of_domain).await?;
+            self.preparation.pods.delete_collection(&now, &of_domain).await?;
             await_condition(domains, DOMAIN, is_deleted(&uid)).await?;
             self.cliques_api().delete_collection(&now, &of_domain).await?;
             Ok(())
@@ -249,12 +259,43 @@ impl SimulatedDomain {
         timeout(TIMEOUT, removed).await.context("the domain is not deleted")?
     }
 
-    fn pods_api(&self) -> Api<Pod> {
-        Api::namespaced(self.simulation.admin.clone(), SYSTEM_NAMESPACE)
-    }
-
     fn cliques_api(&self) -> Api<ComputeDomainClique> {
         Api::namespaced(self.simulation.admin.clone(), SYSTEM_NAMESPACE)
+    }
+}
+
+/// Creates and deletes the pods of the daemons.
+#[derive(Clone)]
+struct Preparation {
+    domain: ComputeDomain,
+    pods: Api<Pod>,
+    kubeconfig: PathBuf,
+    rate: Option<RateLimit>,
+}
+
+impl Preparation {
+    /// Creates the pod of a daemon, as the `DaemonSet` and the kubelet do, and the daemon's clients.
+    async fn prepare(&self, member: Member) -> Result<(Identity, Clients)> {
+        let (pods, name) = (&self.pods, pod_name(&member));
+        let (uid, address) = (self.domain.uid().context("the domain has no UID")?, &member.address);
+        let container = json!({ "name": "daemon", "image": "registry.k8s.io/pause:3.10" });
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { DOMAIN_LABEL: uid } },
+            "spec": { "nodeName": member.node, "serviceAccountName": compute_domain_daemon::NAME,
+                "automountServiceAccountToken": false, "containers": [container] } });
+        let (params, pod) = (PatchParams::apply("kubelet").force(), Patch::Apply(pod));
+        let created = retry(async || pods.patch(&name, &params, &pod).await).await?;
+        let status = Patch::Merge(json!({ "status": started_status(address) }));
+        retry(async || pods.patch_status(&name, &PatchParams::default(), &status).await).await?;
+        let agent = format!("{}/simulated ({name})", compute_domain_daemon::NAME);
+        let clients = client::connect(Some(&self.kubeconfig), &agent, self.rate).await?.clients;
+        let identity = identity(&self.domain, &created, member);
+        Ok((identity, clients))
+    }
+
+    /// Deletes the pod of a daemon that was killed.
+    async fn delete(&self, ended: &Member) -> Result<()> {
+        let (name, now) = (pod_name(ended), DeleteParams::background().grace_period(0));
+        retry(async || if_found(self.pods.delete(&name, &now).await)).await
     }
 }
 

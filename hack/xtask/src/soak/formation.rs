@@ -95,12 +95,12 @@ impl Run<'_> {
             domain.catch_up();
             println!("after {} of {} steps: {action:?}", domain.formation.progress(), STEPS * nodes);
             match action {
-                Action::Replace { daemon, on_other_node } => domain.replace(&members[daemon], on_other_node).await?,
+                Action::Replace { daemon, on_other_node } => domain.replace(members[daemon].clone(), on_other_node),
                 Action::RestartController => self.cluster.restart_service(CONTROLLER, self.up).await?,
                 Action::RestartApiServer => self.cluster.restart_api_server(self.source, self.up).await?,
             }
         }
-        let is_settled = domain.settle(TIMEOUT).await;
+        let is_settled = domain.settle(TIMEOUT).await?;
         let formation = &domain.formation;
         ensure!(is_settled, "the domain did not converge: {}", formation.violations().join("; "));
         ensure!(formation.restarts == 0, "the index of {} started daemons changed", formation.restarts);
