@@ -101,19 +101,34 @@ impl Requests<'_> {
         let mut failures = 0;
         loop {
             let request = http::Request::patch(&self.url).header(CONTENT_TYPE, "application/json-patch+json");
-            // The parts of the request are valid.
-            let request = request.body(operations.to_string().into_bytes()).unwrap_or_default();
-            let patched = with_timeout(REQUEST_TIMEOUT, self.client.request::<ComputeDomainClique>(request)).await;
-            let error = match patched {
+            let error = match self.request(request, operations.to_string().into_bytes()).await {
                 Ok(clique) => {
                     self.metrics.record_request("patch", "ComputeDomainClique", "success");
-                    return clique.daemons.iter().position(|it| it.node_name == self.node).unwrap_or_default();
+                    return self.position(&clique).unwrap_or_default();
                 }
-                Err(error) => ApiError::from(&error),
+                Err(error) => error,
             };
             self.metrics.record_request("patch", "ComputeDomainClique", &error.code.to_string());
+            if error.code == 422 {
+                // A list has one entry per node. So the response to an earlier attempt was lost.
+                let stored = self.request(http::Request::get(&self.url), Vec::new()).await;
+                if let Some(position) = stored.ok().and_then(|clique| self.position(&clique)) {
+                    return position;
+                }
+            }
             sleep(error.retry_after.unwrap_or_else(|| retry_delay(failures, random_fraction() * 2.0 - 1.0))).await;
             failures += 1;
         }
+    }
+
+    async fn request(&self, request: http::request::Builder, body: Vec<u8>) -> Result<ComputeDomainClique, ApiError> {
+        // The parts of the request are valid.
+        let request = request.body(body).unwrap_or_default();
+        let response = with_timeout(REQUEST_TIMEOUT, self.client.request::<ComputeDomainClique>(request)).await;
+        response.map_err(|error| ApiError::from(&error))
+    }
+
+    fn position(&self, clique: &ComputeDomainClique) -> Option<usize> {
+        clique.daemons.iter().position(|it| it.node_name == self.node)
     }
 }
