@@ -27,18 +27,16 @@ use self::{
     delete_dependents::{OnDeleted, delete_dependents},
     enqueue_all::enqueue_all,
     rate_limiter::FailureRateLimiter,
-    work_queue::{Key, ReconcileDuration, WorkQueue},
+    work_queue::{Key, WorkQueue},
     worker::{ReconcileOutcome, Worker},
 };
 use crate::{
-    api_latency::ApiLatency,
     children::{ChildTracker, OwnerKind},
     manager::Manager,
     plan::Plan,
     predicates::metadata_or_generation_changed,
     requeue::Requeue,
     state_metrics::EntryCount,
-    status_policy::StatusPolicy,
     triggers::Trigger,
 };
 
@@ -151,8 +149,7 @@ where
         let mut controller = Controller {
             leadership: manager.leadership().clone(),
             cache,
-            queue: WorkQueue::new(StatusPolicy::DEFAULT, concurrency.into(), queue_metrics),
-            latency: manager.executor().api_latency(),
+            queue: WorkQueue::new(concurrency.into(), queue_metrics),
             rate_limiter: Arc::clone(&rate_limiter),
             deleted,
             deleted_during_reconcile: BTreeMap::new(),
@@ -173,7 +170,7 @@ where
                     () = &mut stopped => break,
                     Some(outcome) = in_progress.next() => controller.finish(outcome),
                     Some(batch) = inputs.next() => batch.into_iter().for_each(|input| controller.accept(input)),
-                    () = sleep_until_some(controller.next_due()) => {}
+                    () = sleep_until_some(controller.queue.next_due()) => {}
                 }
             }
             while in_progress.next().await.is_some() {}
@@ -189,7 +186,6 @@ struct Controller<K> {
     leadership: Leadership,
     cache: Cache<K>,
     queue: WorkQueue,
-    latency: ApiLatency,
     rate_limiter: Arc<FailureRateLimiter>,
     deleted: mpsc::UnboundedSender<Arc<K>>,
     /// Objects that were deleted during a reconcile that has not ended.
@@ -203,25 +199,20 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
     fn next_object(&mut self) -> Option<(Key, Arc<K>)> {
         loop {
             let now = Instant::now();
-            let key = self.queue.get(now, self.latency.progress_paused_until())?;
+            let key = self.queue.get(now)?;
             match self.cache.get(&key.namespace, &key.name) {
                 Some(object) if self.leadership.is_held() => return Some((key, object)),
                 Some(_) | None => {
                     self.queue.remove(&key);
-                    self.queue.done(&key, ReconcileDuration::default(), now);
+                    self.queue.done(&key, Duration::ZERO, now);
                 }
             }
         }
     }
 
-    /// When a key may be due although nothing else changes.
-    fn next_due(&self) -> Option<Instant> {
-        self.queue.next_due(self.latency.progress_paused_until())
-    }
-
-    fn finish(&mut self, ReconcileOutcome { key, elapsed, requeue }: ReconcileOutcome) {
+    fn finish(&mut self, ReconcileOutcome { key, took, requeue }: ReconcileOutcome) {
         let now = Instant::now();
-        self.queue.done(&key, elapsed, now);
+        self.queue.done(&key, took, now);
         if let Some(object) = self.deleted_during_reconcile.remove(&key) {
             self.deleted_count.set(self.deleted_during_reconcile.len());
             // The reconcile may have created children and stored state after its dependents were deleted.

@@ -26,15 +26,13 @@ mod event_correlator;
 pub(crate) use event_correlator::normalized_message;
 
 use self::event_correlator::EventCorrelator;
-use crate::{api_latency::ApiLatency, terminating_namespaces::TerminatingNamespaces};
+use crate::terminating_namespaces::TerminatingNamespaces;
 
 /// Events that may wait for their publication. Further events are dropped: no controller depends on events.
 const QUEUE_CAPACITY: usize = 4096;
 /// After each publication the broadcaster pauses for this many times its duration, so that a loaded API server receives fewer
 /// events.
 const PAUSE_FACTOR: u32 = 4;
-/// While at most this many events wait, the load of the API server makes the pause no longer.
-const BURST: usize = 20;
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A recorder stores each event that it published, about two kilobytes, and drops it only when it publishes another one six minutes
@@ -68,7 +66,7 @@ struct QueuedEvent {
 
 impl EventBroadcaster {
     /// Starts the task that publishes the events. Needs a tokio runtime.
-    pub fn start(client: Client, reporting_controller: &'static str, latency: ApiLatency) -> Self {
+    pub fn start(client: Client, reporting_controller: &'static str) -> Self {
         let (queue, jobs) = mpsc::channel(QUEUE_CAPACITY);
         let (draining, remembered_warnings) = (watch::Sender::new(false), Arc::new(AtomicUsize::new(0)));
         let correlator = EventCorrelator::new(Arc::clone(&remembered_warnings));
@@ -76,7 +74,6 @@ impl EventBroadcaster {
         let publisher = EventPublisher {
             recorders: Recorders::new(client),
             correlator,
-            latency,
             terminating_namespaces: Arc::clone(&terminating_namespaces),
         };
         tokio::spawn(publisher.publish_all(jobs, draining.subscribe()));
@@ -127,17 +124,10 @@ impl EventBroadcaster {
     }
 }
 
-/// The pause after a publication that took this long, while `waiting` other events wait.
-fn pause(latency: &ApiLatency, took: Duration, waiting: usize) -> Duration {
-    let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE);
-    if waiting > BURST { pause.max(latency.event_pause(took)) } else { pause }
-}
-
 /// Publishes the queued events one after the other.
 struct EventPublisher {
     recorders: Recorders,
     correlator: EventCorrelator,
-    latency: ApiLatency,
     terminating_namespaces: Arc<OnceLock<TerminatingNamespaces>>,
 }
 
@@ -147,7 +137,7 @@ impl EventPublisher {
             match job {
                 Job::Publish(queued) => {
                     if let Some(took) = self.publish(*queued).await {
-                        let pause = pause(&self.latency, took, jobs.len());
+                        let pause = (took * PAUSE_FACTOR).min(MAX_PAUSE);
                         // An error means that no broadcaster exists any more.
                         let flushed = draining.wait_for(|draining| *draining);
                         tokio::select! { () = sleep(pause) => {}, _ = flushed => {} }
@@ -235,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn a_stage_publishes_one_event_with_its_reporting_controller() {
         let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
-        let broadcaster = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
+        let broadcaster = EventBroadcaster::start(client.clone(), "some-service");
         let executor = Executor::new(client, broadcaster.clone(), Metrics::new().unwrap())
             .with_reporting_controller("map-controller");
         let mut subject: ConfigMap = serde_json::from_value(config_map("subject", 1, "owner")).unwrap();
@@ -307,7 +297,7 @@ mod tests {
             let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
             if is_first { MockResponse::error(500, "InternalError") } else { MockResponse::ok(request.body.clone()) }
         });
-        let broadcaster = EventBroadcaster::start(client, "some-service", ApiLatency::default());
+        let broadcaster = EventBroadcaster::start(client, "some-service");
         let regarding = ObjectReference { namespace: Some("ns".into()), uid: Some("u".into()), ..Default::default() };
         for _ in 0..3 {
             broadcaster.record(regarding.clone(), event(EventType::Warning, "exceeded quota"));
@@ -319,18 +309,5 @@ mod tests {
     #[tokio::test]
     async fn flushing_a_discarding_broadcaster_returns() {
         EventBroadcaster::discarding().flush().await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_load_of_the_api_server_makes_the_pause_longer_while_many_events_wait() {
-        let (idle, loaded, ms) = (ApiLatency::default(), ApiLatency::default(), Duration::from_millis);
-        for latency in [10].into_iter().chain([200; 10]) {
-            loaded.observe("create pods".into(), ms(latency));
-        }
-        assert_eq!(pause(&idle, ms(10), BURST + 1), ms(40));
-        assert_eq!(pause(&loaded, ms(10), BURST), ms(40));
-        assert_eq!(pause(&loaded, ms(10), BURST + 1), ms(500));
-        assert_eq!(pause(&loaded, ms(9), BURST + 1), ms(36), "no request was sent");
-        assert_eq!(pause(&loaded, ms(900), BURST + 1), MAX_PAUSE);
     }
 }

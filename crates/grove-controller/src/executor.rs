@@ -28,7 +28,7 @@ use grove_runtime::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, runtime::events::Event};
 use serde_json::Value;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
@@ -40,9 +40,9 @@ use self::{
     step_queue::StepQueue,
 };
 use crate::{
-    api_latency::ApiLatency,
     events::EventBroadcaster,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
+    status_limiter::StatusTokens,
     status_patch::{StatusOwnership, status_patch},
 };
 
@@ -69,7 +69,7 @@ pub struct Executor {
     metrics: Metrics,
     permits: Arc<Semaphore>,
     leadership: Leadership,
-    latency: ApiLatency,
+    status_tokens: StatusTokens,
     patch_queues: PatchQueues,
 }
 
@@ -83,7 +83,7 @@ impl Executor {
             metrics,
             permits,
             leadership,
-            latency: ApiLatency::default(),
+            status_tokens: StatusTokens::default(),
             patch_queues: PatchQueues::default(),
         }
     }
@@ -94,15 +94,9 @@ impl Executor {
         Self { leadership, ..self }
     }
 
-    /// The latency of the writes of the executor.
-    pub fn api_latency(&self) -> ApiLatency {
-        self.latency.clone()
-    }
-
-    /// The same executor, which records the latency of its writes.
-    #[must_use]
-    pub fn with_latency_tracker(self, latency: ApiLatency) -> Self {
-        Self { latency, ..self }
+    /// The token bucket of minor status changes.
+    pub fn status_tokens(&self) -> StatusTokens {
+        self.status_tokens.clone()
     }
 
     /// Returns when no write is in flight.
@@ -268,13 +262,11 @@ impl Executor {
         let asking = async {
             // The semaphore is never closed, so acquiring cannot fail.
             let _permit = self.permits.acquire().await;
-            let began = Instant::now();
-            let result = tokio::select! {
+            tokio::select! {
                 biased;
                 _ = self.leadership.stopped_leading() => Err(ApiError::not_leading()),
                 result = with_timeout(call) => result,
-            };
-            result.inspect(|_| self.latency.observe(format!("{verb} {}", target.resource.kind), began.elapsed()))
+            }
         };
         let result = asking.instrument(span.clone()).await;
         let code = result.as_ref().map_or_else(|error| error.code.to_string(), |_| "success".to_owned());

@@ -34,14 +34,12 @@ pub mod name_waiters;
 pub mod orphan_deletions;
 pub mod rejections;
 
-pub mod api_latency;
 pub mod reconcile_error;
 pub mod requeue;
 pub mod stage_throttle;
 pub mod status_counts;
+pub mod status_limiter;
 pub mod status_patch;
-pub mod status_policy;
-pub mod status_throttle;
 pub mod status_writer;
 
 pub mod scraped_gauge;

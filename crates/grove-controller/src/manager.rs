@@ -6,7 +6,7 @@ use std::{ops::Deref, sync::atomic::Ordering};
 use grove_runtime::runtime::{Drain, Runtime};
 
 use crate::{
-    api_latency::ApiLatency, events::EventBroadcaster, executor::Executor, state_metrics::StateMetrics,
+    events::EventBroadcaster, executor::Executor, state_metrics::StateMetrics,
     terminating_namespaces::TerminatingNamespaces, work_queue_metrics::WorkQueueMetrics,
 };
 
@@ -31,10 +31,9 @@ impl Manager {
     /// # Errors
     /// If the metrics of the work queues or of the maps are already registered.
     pub fn new(runtime: &Runtime) -> anyhow::Result<Self> {
-        let latency = ApiLatency::default();
-        let events = EventBroadcaster::start(runtime.client(), runtime.name(), latency.clone());
+        let events = EventBroadcaster::start(runtime.client(), runtime.name());
         let executor = Executor::new(runtime.client(), events.clone(), runtime.metrics().clone());
-        let executor = executor.gated_by_leadership(runtime.leadership().clone()).with_latency_tracker(latency);
+        let executor = executor.gated_by_leadership(runtime.leadership().clone());
         let work_queue_metrics = WorkQueueMetrics::register(runtime.metrics().registry())?;
         let state_metrics = StateMetrics::register(runtime.metrics().registry())?;
         let remembered = events.remembered_warnings();

@@ -16,8 +16,6 @@ use kube::{Resource, ResourceExt, core::ApiResource};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::status_throttle::ProgressDelay;
-
 mod deletes;
 mod event_notes;
 mod failure_domains;
@@ -52,8 +50,8 @@ pub struct Plan {
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
     /// its backoff applies.
     pub continue_after: Option<Duration>,
-    /// When a plan with a stage that this one omits is due. No controller waits for that stage, so its plan runs behind all others.
-    pub progress_after: Option<ProgressDelay>,
+    /// When a plan with a stage that this one omits is due. No controller waits for that stage, so its plan has the priority of statuses.
+    pub status_after: Option<Duration>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
@@ -139,7 +137,7 @@ impl Plan {
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let has_text = !(self.waiting.is_empty() && self.warnings.is_empty() && self.normal_events.is_empty());
-        let is_requeued = self.requeue_after.or(self.continue_after).is_some() || self.progress_after.is_some();
+        let is_requeued = self.requeue_after.or(self.continue_after).is_some() || self.status_after.is_some();
         if self.is_empty() && !has_text && !is_requeued {
             return writeln!(f, "nothing to do");
         }
@@ -151,7 +149,7 @@ impl Display for Plan {
         self.normal_events.iter().try_for_each(|NormalEvent { reason, note }| writeln!(f, "event: {reason} {note}"))?;
         self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
         self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))?;
-        self.progress_after.iter().try_for_each(|delay| writeln!(f, "progress: after {:?}", delay.due))
+        self.status_after.iter().try_for_each(|delay| writeln!(f, "status: after {delay:?}"))
     }
 }
 

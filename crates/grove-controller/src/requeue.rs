@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::status_throttle::ProgressDelay;
-
 /// When to enqueue the object again. A trigger may enqueue it earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
@@ -12,58 +10,38 @@ pub enum Requeue {
     AwaitChange,
     /// After this time.
     After(Duration),
-    /// After this time, to write a status that was withheld.
+    /// After this time, for a status that could not be written yet. It has the priority of status-only triggers.
     StatusAfter(Duration),
-    /// To write a status that shows progress. All times count from now.
-    ProgressAfter {
-        /// The object is enqueued after this time.
-        due: Duration,
-        /// During a pause of progress, the queue holds the object until this time.
-        deadline: Duration,
-        /// The deadline of the plan. Few workers write progress, so they do not execute the plan of a deadline.
-        reconcile_after: Option<Duration>,
-    },
 }
 
 impl Requeue {
-    /// When to reconcile for this and for a deadline of the plan. Progress keeps its own times.
+    /// When to reconcile for this and for a deadline of the plan: at the earlier time. The reconcile sets the other time again.
     #[must_use]
     pub fn or_at(self, time: Option<Duration>) -> Self {
-        let Some(time) = time else { return self };
-        match self {
-            Self::AwaitChange => Self::After(time),
-            Self::After(delay) | Self::StatusAfter(delay) => Self::After(delay.min(time)),
-            Self::ProgressAfter { due, deadline, reconcile_after } => {
-                let reconcile_after = Some(reconcile_after.map_or(time, |earlier| earlier.min(time)));
-                Self::ProgressAfter { due, deadline, reconcile_after }
-            }
+        match (self, time) {
+            (Self::AwaitChange, Some(time)) => Self::After(time),
+            (Self::After(delay), Some(time)) => Self::After(delay.min(time)),
+            (Self::StatusAfter(delay), Some(time)) if time <= delay => Self::After(time),
+            (Self::StatusAfter(_), Some(_)) | (_, None) => self,
         }
     }
 
-    /// When to reconcile for this and for progress. A deadline and a withheld status keep their own times.
+    /// When to reconcile for this and for another status.
     #[must_use]
-    pub fn or_for_progress(self, progress: Option<ProgressDelay>) -> Self {
-        let Some(ProgressDelay { due, deadline }) = progress else { return self };
-        match self {
-            Self::AwaitChange => Self::ProgressAfter { due, deadline, reconcile_after: None },
-            // A status is withheld because watch events are pending. They trigger a reconcile, whose plan has the progress again.
-            Self::StatusAfter(_) => self,
-            Self::After(delay) => Self::ProgressAfter { due, deadline, reconcile_after: Some(delay) },
-            Self::ProgressAfter { due: other_due, deadline: other_deadline, reconcile_after } => {
-                let (due, deadline) = (due.min(other_due), deadline.min(other_deadline));
-                Self::ProgressAfter { due, deadline, reconcile_after }
-            }
+    pub fn or_status_at(self, time: Option<Duration>) -> Self {
+        match (self, time) {
+            (Self::AwaitChange, Some(time)) => Self::StatusAfter(time),
+            (Self::StatusAfter(delay), Some(time)) => Self::StatusAfter(delay.min(time)),
+            (Self::After(delay), Some(time)) if time < delay => Self::StatusAfter(time),
+            (Self::After(_), Some(_)) | (_, None) => self,
         }
     }
 
-    /// The time after which the object is reconciled although nothing changes, and although progress is paused.
-    pub(crate) fn deadline(self) -> Option<Duration> {
+    /// The time after which the object is reconciled although nothing changes.
+    pub(crate) fn delay(self) -> Option<Duration> {
         match self {
             Self::AwaitChange => None,
             Self::After(delay) | Self::StatusAfter(delay) => Some(delay),
-            Self::ProgressAfter { due: _, deadline, reconcile_after } => {
-                Some(reconcile_after.map_or(deadline, |earlier| earlier.min(deadline)))
-            }
         }
     }
 }
@@ -73,56 +51,32 @@ mod tests {
     use super::*;
 
     const EARLY: Duration = Duration::from_secs(1);
-    const MIDDLE: Duration = Duration::from_secs(2);
-    const LATE: Duration = Duration::from_secs(3);
-
-    fn progress(due: Duration, deadline: Duration, reconcile_after: Option<Duration>) -> Requeue {
-        Requeue::ProgressAfter { due, deadline, reconcile_after }
-    }
+    const LATE: Duration = Duration::from_secs(2);
 
     #[test]
-    fn the_earlier_of_deadline_and_status_counts_and_progress_has_its_own_times() {
-        for (deadline, status, expected) in [
-            (None, Requeue::AwaitChange, Requeue::AwaitChange),
-            (None, Requeue::StatusAfter(LATE), Requeue::StatusAfter(LATE)),
-            (None, progress(EARLY, LATE, None), progress(EARLY, LATE, None)),
-            (Some(LATE), Requeue::AwaitChange, Requeue::After(LATE)),
-            (Some(LATE), Requeue::After(EARLY), Requeue::After(EARLY)),
-            (Some(LATE), Requeue::StatusAfter(EARLY), Requeue::After(EARLY)),
-            (Some(EARLY), Requeue::StatusAfter(LATE), Requeue::After(EARLY)),
-            (Some(MIDDLE), progress(EARLY, LATE, None), progress(EARLY, LATE, Some(MIDDLE))),
-            (Some(LATE), progress(EARLY, LATE, Some(MIDDLE)), progress(EARLY, LATE, Some(MIDDLE))),
-            (Some(EARLY), progress(MIDDLE, LATE, Some(LATE)), progress(MIDDLE, LATE, Some(EARLY))),
+    fn the_earlier_of_a_deadline_and_a_status_counts() {
+        use Requeue::{After, AwaitChange, StatusAfter};
+        for (requeue, deadline, expected) in [
+            (AwaitChange, None, AwaitChange),
+            (StatusAfter(LATE), None, StatusAfter(LATE)),
+            (AwaitChange, Some(LATE), After(LATE)),
+            (After(EARLY), Some(LATE), After(EARLY)),
+            (After(LATE), Some(EARLY), After(EARLY)),
+            (StatusAfter(EARLY), Some(LATE), StatusAfter(EARLY)),
+            (StatusAfter(LATE), Some(EARLY), After(EARLY)),
+            (StatusAfter(EARLY), Some(EARLY), After(EARLY)),
         ] {
-            assert_eq!(status.or_at(deadline), expected, "{deadline:?} {status:?}");
+            assert_eq!(requeue.or_at(deadline), expected, "{requeue:?} {deadline:?}");
         }
-    }
-
-    #[test]
-    fn the_earlier_progress_counts_and_a_deadline_or_a_withheld_status_keeps_its_time() {
-        let delay = Some(ProgressDelay { due: EARLY, deadline: LATE });
-        for (requeue, expected) in [
-            (Requeue::AwaitChange, progress(EARLY, LATE, None)),
-            (Requeue::After(MIDDLE), progress(EARLY, LATE, Some(MIDDLE))),
-            (Requeue::StatusAfter(MIDDLE), Requeue::StatusAfter(MIDDLE)),
-            (progress(MIDDLE, MIDDLE, Some(LATE)), progress(EARLY, MIDDLE, Some(LATE))),
+        for (requeue, status, expected) in [
+            (AwaitChange, None, AwaitChange),
+            (AwaitChange, Some(LATE), StatusAfter(LATE)),
+            (StatusAfter(LATE), Some(EARLY), StatusAfter(EARLY)),
+            (After(EARLY), Some(EARLY), After(EARLY)),
+            (After(LATE), Some(EARLY), StatusAfter(EARLY)),
         ] {
-            assert_eq!(requeue.or_for_progress(delay), expected, "{requeue:?}");
-            assert_eq!(requeue.or_for_progress(None), requeue);
+            assert_eq!(requeue.or_status_at(status), expected, "{requeue:?} {status:?}");
         }
-    }
-
-    #[test]
-    fn progress_is_a_deadline_only_when_the_load_no_longer_delays_it() {
-        for (requeue, expected) in [
-            (Requeue::AwaitChange, None),
-            (Requeue::After(EARLY), Some(EARLY)),
-            (Requeue::StatusAfter(EARLY), Some(EARLY)),
-            (progress(EARLY, LATE, None), Some(LATE)),
-            (progress(EARLY, LATE, Some(MIDDLE)), Some(MIDDLE)),
-            (progress(EARLY, MIDDLE, Some(LATE)), Some(MIDDLE)),
-        ] {
-            assert_eq!(requeue.deadline(), expected, "{requeue:?}");
-        }
+        assert_eq!([AwaitChange, After(EARLY), StatusAfter(LATE)].map(Requeue::delay), [None, Some(EARLY), Some(LATE)]);
     }
 }

@@ -1,65 +1,64 @@
-//! Delays a stage of a plan that no user and no controller waits for, like a status that only shows progress.
+//! Delays a stage of a plan that no user and no controller waits for, like a minor change of a status.
 
 use kube::Resource;
 
 use crate::{
-    api_latency::ApiLatency,
     plan::Plan,
-    status_policy::StatusPolicy,
-    status_throttle::{StatusChange, StatusThrottle},
+    status_limiter::{StatusChange, StatusLimiter, StatusTokens},
 };
 
 /// The objects with a delayed stage of this name.
 #[derive(Debug)]
 pub struct StageThrottle {
     stage: &'static str,
-    throttle: StatusThrottle,
+    limiter: StatusLimiter,
 }
 
 impl StageThrottle {
-    /// A throttle without delayed stages. The delays are those that `policy` has for progress.
-    pub fn new(stage: &'static str, policy: StatusPolicy, latency: ApiLatency) -> Self {
-        Self { stage, throttle: StatusThrottle::new(policy, latency) }
+    /// A throttle without delayed stages. The delays are those of minor changes of statuses.
+    pub fn new(stage: &'static str, tokens: StatusTokens) -> Self {
+        Self { stage, limiter: StatusLimiter::new(tokens) }
     }
 
-    /// Omits the stage from the plan of the object until it is due, and sets the time of the next plan. The delay counts from the first
-    /// plan with the stage, and ends with the first plan without it.
+    /// Omits the stage from the plan of the object until it is due, and sets the time of the next plan. A plan without the stage ends the
+    /// wait.
     #[must_use]
     pub fn delay_stage<K: Resource>(&self, object: &K, mut plan: Plan) -> Plan {
         if plan.stages.iter().all(|stage| stage.name != self.stage) {
-            self.throttle.end_delay(object);
-        } else if let Err(delay) = self.throttle.admit(object, StatusChange::Progress) {
+            self.limiter.end_wait(object);
+        } else if let Err(delay) = self.limiter.admit(object, StatusChange::Minor) {
             plan.stages.retain(|stage| stage.name != self.stage);
-            plan.progress_after = Some(delay);
+            plan.status_after = Some(delay);
         }
         plan
     }
 
-    /// Drops the delay of a deleted object.
-    pub fn forget<K: Resource>(&self, object: &K) {
-        self.throttle.forget(object);
+    /// Records that the stage of the object was executed.
+    pub fn record_write<K: Resource>(&self, object: &K) {
+        self.limiter.record_write(object);
     }
 
-    /// The number of objects with a delayed stage.
+    /// Drops the delay of a deleted object.
+    pub fn forget<K: Resource>(&self, object: &K) {
+        self.limiter.forget(object);
+    }
+
+    /// The number of objects whose stage was executed or waits.
     pub fn delayed(&self) -> usize {
-        self.throttle.delayed()
+        self.limiter.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
     use crate::{
         plan::{Stage, Step},
-        status_throttle::ProgressDelay,
+        status_limiter::MIN_INTERVAL,
     };
 
-    const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
-    const INTERVAL: Duration = POLICY.progress_interval;
     const DELAYED: &str = "delayed";
 
     fn object(uid: &str) -> ConfigMap {
@@ -79,28 +78,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_named_stage_is_delayed_until_it_is_due() {
-        let throttle = StageThrottle::new(DELAYED, POLICY, ApiLatency::default());
+        let throttle = StageThrottle::new(DELAYED, StatusTokens::default());
+        throttle.record_write(&object("a"));
         let delayed = throttle.delay_stage(&object("a"), plan(&["first", DELAYED, "last"]));
         assert_eq!(stages(&delayed), ["first", "last"]);
-        let expected = ProgressDelay { due: INTERVAL, deadline: POLICY.progress_deadline };
-        assert_eq!(delayed.progress_after, Some(expected));
-        tokio::time::advance(INTERVAL).await;
+        assert_eq!(delayed.status_after, Some(MIN_INTERVAL));
+        tokio::time::advance(MIN_INTERVAL).await;
         let due = throttle.delay_stage(&object("a"), plan(&["first", DELAYED]));
-        assert_eq!((stages(&due), due.progress_after), (vec!["first", DELAYED], None));
+        assert_eq!((stages(&due), due.status_after), (vec!["first", DELAYED], None));
         assert_eq!(throttle.delay_stage(&object("a"), plan(&[DELAYED])), plan(&[DELAYED]), "the retry is not delayed");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_plan_without_the_stage_and_the_deletion_of_the_object_end_the_delay() {
-        let throttle = StageThrottle::new(DELAYED, POLICY, ApiLatency::default());
-        for end in [
-            |throttle: &StageThrottle| drop(throttle.delay_stage(&object("a"), plan(&["first"]))),
-            |throttle: &StageThrottle| throttle.forget(&object("a")),
-        ] {
-            assert!(throttle.delay_stage(&object("a"), plan(&[DELAYED])).is_empty());
-            assert_eq!(throttle.delayed(), 1);
-            end(&throttle);
-            assert_eq!(throttle.delayed(), 0);
-        }
+        throttle.forget(&object("a"));
+        assert_eq!(throttle.delayed(), 0);
     }
 }

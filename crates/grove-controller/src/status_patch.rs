@@ -53,20 +53,6 @@ pub(crate) fn status_patch<K: Resource>(
     }
 }
 
-/// What the new status changes, without the times of transitions. It stays equal while other services write their conditions.
-pub(crate) fn changes(old: &Value, new: &Value) -> Value {
-    let conditions = |status: &Value| -> Vec<[Value; 4]> {
-        let conditions = status[CONDITIONS].as_array().into_iter().flatten();
-        conditions.map(|condition| TESTED_FIELDS.map(|field| condition[field].clone())).collect()
-    };
-    let (before, mut after) = (conditions(old), conditions(new));
-    after.retain(|condition| !before.contains(condition));
-    let is_changed =
-        |(field, value): &(&String, &Value)| *field != CONDITIONS && old.get(field.as_str()) != Some(*value);
-    let fields: Vec<_> = new.as_object().into_iter().flatten().filter(is_changed).collect();
-    json!([fields, after])
-}
-
 fn operations<K: Resource>(object: &K, old: &Value, new: &Value) -> Vec<PatchOperation> {
     let Some(new) = new.as_object() else { return vec![] };
     let Some(old) = old.as_object() else {
@@ -134,7 +120,6 @@ fn test_version<K: Resource>(object: &K) -> PatchOperation {
 
 #[cfg(test)]
 mod tests {
-    use std::slice;
 
     use grove_test_support::mock_api_server::config_map;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -147,21 +132,6 @@ mod tests {
 
     fn condition(type_: &str, reason: &str) -> Value {
         json!({ "type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" })
-    }
-
-    #[test]
-    fn changes_depend_neither_on_conditions_of_other_services_nor_on_times() {
-        let status = |phase: &str, conditions: &[Value]| json!({ "phase": phase, "conditions": conditions });
-        let mut later = condition("Scheduled", "Bound");
-        later["lastTransitionTime"] = json!("2026-01-02T00:00:00Z");
-        let [own, of_other] = [condition("Scheduled", "Bound"), condition("GangScheduling", "Bound")];
-        let change = changes(&status("Pending", &[]), &status("Running", slice::from_ref(&own)));
-        assert_eq!(change, json!([[["phase", "Running"]], [["Scheduled", "True", "Bound", ""]]]));
-        let beside_other =
-            changes(&status("Pending", slice::from_ref(&of_other)), &status("Running", &[of_other, later]));
-        assert_eq!(beside_other, change);
-        assert_ne!(changes(&status("Pending", &[]), &status("Running", &[condition("Scheduled", "Unbound")])), change);
-        assert_eq!(changes(&Value::Null, &status("Running", &[own])), change, "the first status");
     }
 
     /// The operations of a patch between two statuses, and the status of `live` after the patch; `None` if a test fails.

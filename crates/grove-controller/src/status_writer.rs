@@ -1,6 +1,8 @@
 //! The last step of a reconcile: the status of the reconciled object. It is written only if it differs, not more often than the
-//! throttle admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
-//! ([`Executor::patch_status`]). Why a status is late: see [`status_policy`](crate::status_policy).
+//! limiter admits, and not from stale caches. A conflict is no error: its watch event triggers the next reconcile
+//! ([`Executor::patch_status`]). Why a status is late: see [`status_limiter`](crate::status_limiter).
+
+use std::time::Duration;
 
 use kube::{Resource, core::object::HasStatus};
 use serde::Serialize;
@@ -11,9 +13,8 @@ use crate::{
     plan::Plan,
     reconcile_error::ReconcileError,
     requeue::Requeue,
-    status_patch::{StatusOwnership, changes},
-    status_policy::StatusPolicy,
-    status_throttle::{ProgressDelay, StatusChange, StatusThrottle},
+    status_limiter::{StatusChange, StatusLimiter},
+    status_patch::StatusOwnership,
 };
 
 /// A plan after its execution, with everything that decides whether a status may be written.
@@ -32,15 +33,21 @@ pub struct ExecutedPlan<'a> {
 /// Writes the statuses of the objects of one controller.
 pub struct StatusWriter {
     executor: Executor,
-    throttle: StatusThrottle,
+    limiter: StatusLimiter,
     ownership: StatusOwnership,
 }
 
 impl StatusWriter {
-    /// A writer without delayed statuses.
-    pub fn new(executor: Executor, policy: StatusPolicy) -> Self {
-        let throttle = StatusThrottle::new(policy, executor.api_latency());
-        Self { executor, throttle, ownership: StatusOwnership::default() }
+    /// A writer that has not written any status.
+    pub fn new(executor: Executor) -> Self {
+        let limiter = StatusLimiter::new(executor.status_tokens());
+        Self { executor, limiter, ownership: StatusOwnership::default() }
+    }
+
+    /// The same writer with another interval of minor changes than [`MIN_INTERVAL`](crate::status_limiter::MIN_INTERVAL).
+    #[must_use]
+    pub fn with_min_interval(self, min_interval: Duration) -> Self {
+        Self { limiter: self.limiter.with_min_interval(min_interval), ..self }
     }
 
     /// The same writer for a kind whose statuses have this ownership. Default: [`StatusOwnership::Exclusive`].
@@ -53,8 +60,7 @@ impl StatusWriter {
     /// status and how it differs from that of the object.
     ///
     /// A terminating object gets no status. While watch events of created or deleted children are pending, the caches are
-    /// stale and the status is withheld. These events trigger the next reconcile. A reconcile that the object gets
-    /// [`StatusPolicy::max_stale_delay`] after the first withheld status writes the status in any case.
+    /// stale and the status is withheld for a bounded time. These events trigger the next reconcile.
     ///
     /// # Errors
     /// The error of the status write, unless it is a conflict or the object no longer exists; otherwise the first failed write
@@ -72,7 +78,7 @@ impl StatusWriter {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
         let has_own_writes = result.has_pending_watch_events();
         let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
-        let stale_delay = self.throttle.withhold(object, is_stale && !is_terminating);
+        let stale_delay = self.limiter.withhold(object, is_stale && !is_terminating);
         let (requeue, written) = if is_terminating {
             self.forget(object);
             (Requeue::AwaitChange, Ok(()))
@@ -82,69 +88,57 @@ impl StatusWriter {
         } else {
             let (status, change) = status(&result);
             match self.write(object, object.status(), &status, change).await {
-                Ok(Some(ProgressDelay { due, deadline })) => {
-                    (Requeue::ProgressAfter { due, deadline, reconcile_after: None }, Ok(()))
-                }
-                Ok(None) => (Requeue::AwaitChange, Ok(())),
+                Ok(delay) => (delay.map_or(Requeue::AwaitChange, Requeue::StatusAfter), Ok(())),
                 Err(error) => (Requeue::AwaitChange, Err(error)),
             }
         };
         let continue_after = plan.continue_after.filter(|_| result.succeeded());
-        let requeue = requeue.or_at(plan.requeue_after).or_at(continue_after).or_for_progress(plan.progress_after);
+        let requeue = requeue.or_at(plan.requeue_after).or_at(continue_after).or_status_at(plan.status_after);
         written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
         result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
         Ok(requeue)
     }
 
     /// Writes the status if it differs from `old`. An empty status is like none: a service that only writes conditions of a shared status
-    /// may have none to write. If the throttle delays the write, returns until when.
+    /// may have none to write. If the limiter delays the write, returns how long.
     async fn write<K, S>(
         &self,
         object: &K,
         old: Option<&S>,
         new: &S,
         change: StatusChange,
-    ) -> Result<Option<ProgressDelay>, executor::Error>
+    ) -> Result<Option<Duration>, executor::Error>
     where
         K: Resource<DynamicType = ()>,
         S: Serialize + PartialEq + Default,
     {
         if old.map_or_else(|| *new == S::default(), |old| old == new) {
-            self.throttle.end_delay(object);
+            self.limiter.end_wait(object);
             return Ok(None);
         }
-        let value = |status| serde_json::to_value(status).map_err(executor::Error::Serialize);
-        let (old, new) = (value(old)?, value(Some(new))?);
-        self.throttle.observe(object, &changes(&old, &new));
-        if let Err(delay) = self.throttle.admit(object, change) {
+        if let Err(delay) = self.limiter.admit(object, change) {
             return Ok(Some(delay));
         }
-        if self.executor.patch_status(object, &old, &new, self.ownership).await? {
-            self.throttle.record_write(object);
+        let value = |status| serde_json::to_value(status).map_err(executor::Error::Serialize);
+        if self.executor.patch_status(object, &value(old)?, &value(Some(new))?, self.ownership).await? {
+            self.limiter.record_write(object);
         }
         Ok(None)
     }
 
-    /// The number of objects with delayed progress.
-    pub fn delayed_statuses(&self) -> usize {
-        self.throttle.delayed()
-    }
-
-    /// The number of objects with a status that is withheld because the caches are stale.
-    pub fn withheld_statuses(&self) -> usize {
-        self.throttle.withheld()
+    /// The number of objects about which the limiter has an entry.
+    pub fn statuses(&self) -> usize {
+        self.limiter.len()
     }
 
     /// Drops everything about an object that was deleted.
     pub fn forget<K: Resource>(&self, object: &K) {
-        self.throttle.forget(object);
+        self.limiter.forget(object);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use grove_runtime::{api_error::ApiError, metrics::Metrics};
     use grove_test_support::mock_api_server::{self, MockResponse, config_map};
     use k8s_openapi::{
@@ -153,9 +147,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{events::EventBroadcaster, executor::StepResult, expectations::ChildKey, plan::Target};
-
-    const POLICY: StatusPolicy = StatusPolicy::DEFAULT;
+    use crate::{
+        events::EventBroadcaster, executor::StepResult, expectations::ChildKey, plan::Target,
+        status_limiter::MIN_INTERVAL,
+    };
 
     fn object() -> ConfigMap {
         serde_json::from_value(config_map("a", 1, "owner")).unwrap()
@@ -168,7 +163,7 @@ mod tests {
             code => MockResponse::error(code, "InternalError"),
         });
         let executor = Executor::new(client, EventBroadcaster::discarding(), Metrics::new().unwrap());
-        (StatusWriter::new(executor, POLICY), log)
+        (StatusWriter::new(executor), log)
     }
 
     fn status(ready: i32) -> Value {
@@ -176,33 +171,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn progress_is_written_when_the_throttle_admits_it() {
+    async fn a_minor_change_is_written_when_the_limiter_admits_it() {
         let (writer, log) = writer(200);
-        let write =
-            async |ready| writer.write(&object(), Some(&status(0)), &status(ready), StatusChange::Progress).await;
-        let delay = ProgressDelay { due: POLICY.progress_interval, deadline: POLICY.progress_deadline };
-        assert_eq!(write(1).await.unwrap(), Some(delay));
-        assert!(log.requests().is_empty());
-        tokio::time::advance(POLICY.progress_interval).await;
-        assert_eq!(write(2).await.unwrap(), None);
+        let write = async |ready| writer.write(&object(), Some(&status(0)), &status(ready), StatusChange::Minor).await;
+        assert_eq!(write(1).await.unwrap(), None);
+        assert_eq!(write(2).await.unwrap(), Some(MIN_INTERVAL));
         assert_eq!(log.requests().len(), 1);
-        assert_eq!(log.requests()[0].body["status"], status(2));
+        tokio::time::advance(MIN_INTERVAL).await;
+        assert_eq!(write(3).await.unwrap(), None);
+        assert_eq!(log.requests()[1].body["status"], status(3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_significant_change_is_written_at_once_and_an_equal_status_never() {
         let (writer, log) = writer(200);
-        for (new, requests) in [(status(1), 1), (status(0), 1)] {
-            let delay = writer.write(&object(), Some(&status(0)), &new, StatusChange::Significant).await.unwrap();
+        for (new, requests) in [(1, 1), (2, 2), (0, 2)] {
+            let delay =
+                writer.write(&object(), Some(&status(0)), &status(new), StatusChange::Significant).await.unwrap();
             assert_eq!((delay, log.requests().len()), (None, requests));
         }
-        let progress =
-            async |new| writer.write(&object(), Some(&status(0)), &new, StatusChange::Progress).await.unwrap();
-        let delay = progress(status(1)).await;
-        tokio::time::advance(POLICY.progress_interval / 2).await;
-        assert_eq!(progress(status(0)).await, None, "nothing is left to write");
-        assert_eq!(progress(status(1)).await, delay, "a new interval begins");
-        assert_eq!(log.requests().len(), 1);
     }
 
     #[derive(Default, PartialEq, Serialize)]
@@ -302,14 +289,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_status_is_withheld_for_a_bounded_time_after_its_first_reconcile() {
         let (writer, none) = (writer(200), ExecutionResult::default);
-        let half = POLICY.max_stale_delay / 2;
+        let half = Duration::from_secs(5);
         assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(Requeue::AwaitChange), 0));
         tokio::time::advance(half).await;
         assert_eq!(reconcile(&writer, none(), true, false).await, (Some(Requeue::StatusAfter(half)), 0));
         assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 0));
         tokio::time::advance(half).await;
         assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 1));
-        let bound = Requeue::StatusAfter(POLICY.max_stale_delay);
+        let bound = Requeue::StatusAfter(half * 2);
         assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the bound begins again");
         tokio::time::advance(half).await;
         writer.0.forget(&object());
@@ -331,12 +318,12 @@ mod tests {
             assert_eq!(matches!(error, ReconcileError::WriteStatus { .. }), code == 500);
         }
         let (writer, _log) = writer(200);
+        writer.limiter.record_write(&example);
         let (plan, result) = (Plan::new(), created(Some(403)));
         let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
-        let progress = |_: &ExecutionResult| (status(1), StatusChange::Progress);
-        let error = writer.write_after(&example, executed, progress).await.unwrap_err();
-        let (due, deadline) = (POLICY.progress_interval, POLICY.progress_deadline);
-        assert_eq!(error.requeue(), Requeue::ProgressAfter { due, deadline, reconcile_after: None });
+        let minor = |_: &ExecutionResult| (status(1), StatusChange::Minor);
+        let error = writer.write_after(&example, executed, minor).await.unwrap_err();
+        assert_eq!(error.requeue(), Requeue::StatusAfter(MIN_INTERVAL));
     }
 
     #[tokio::test(start_paused = true)]
@@ -368,26 +355,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_or_conflicting_progress_write_starts_no_new_delay() {
+    async fn a_failed_or_conflicting_write_starts_no_new_interval() {
         for code in [409, 500] {
             let (writer, log) = writer(code);
-            let write = async || writer.write(&object(), None, &status(1), StatusChange::Progress).await;
-            assert!(matches!(write().await, Ok(Some(_))));
-            tokio::time::advance(POLICY.progress_interval).await;
             for requests in 1..4 {
-                assert_eq!(write().await.is_ok(), code == 409);
-                assert_eq!(log.requests().len(), requests);
+                let written = writer.write(&object(), None, &status(1), StatusChange::Minor).await;
+                assert_eq!((written.is_ok(), log.requests().len()), (code == 409, requests));
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_delay_of_a_deleted_object_is_dropped() {
+    async fn the_interval_of_a_deleted_object_is_dropped() {
         let (writer, _log) = writer(200);
-        let write = async || writer.write(&object(), None, &status(1), StatusChange::Progress).await;
-        let delay = write().await.unwrap();
-        tokio::time::advance(POLICY.progress_interval / 2).await;
+        let write = async || writer.write(&object(), None, &status(1), StatusChange::Minor).await.unwrap();
+        assert_eq!((write().await, write().await), (None, Some(MIN_INTERVAL)));
         writer.forget(&object());
-        assert_eq!(write().await.unwrap(), delay, "a new interval begins");
+        assert_eq!((write().await, writer.statuses()), (None, 1));
     }
 }

@@ -20,7 +20,7 @@ use tower::{
 use grove_api_types::SYSTEM_NAMESPACE;
 
 use crate::api_error::RequestTimeout;
-use crate::token_bucket::TokenBucketLayer;
+use crate::token_bucket::RequestLimitLayer;
 
 /// The time limit of a single request. A later observation shows whether the request was carried out.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,8 +118,8 @@ async fn from_file(file: &Path) -> anyhow::Result<Config> {
 }
 
 /// The layer that limits requests. Without a rate there is no limit.
-fn rate_limit(rate: Option<RateLimit>) -> Either<TokenBucketLayer, Identity> {
-    option_layer(rate.map(TokenBucketLayer))
+fn rate_limit(rate: Option<RateLimit>) -> Either<RequestLimitLayer, Identity> {
+    option_layer(rate.map(RequestLimitLayer))
 }
 
 #[cfg(test)]

@@ -19,4 +19,4 @@ pub mod rbac;
 pub mod api_error;
 pub mod backoff;
 pub mod failure_log;
-mod token_bucket;
+pub mod token_bucket;

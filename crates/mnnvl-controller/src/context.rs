@@ -6,7 +6,6 @@ use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
-use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
@@ -33,7 +32,7 @@ impl SetContext {
         kinds: ChildKinds<SetOwner>,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
-        let status_writer = StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT);
+        let status_writer = StatusWriter::new(executor.clone());
         let context = Arc::new(Self {
             children: ChildTracker::new(kinds, &caches.informers, &caches.sets),
             caches,
@@ -42,10 +41,7 @@ impl SetContext {
             clock: manager.clock(),
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
-        let statuses: [NamedCount<Self>; 2] = [
-            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
-            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
-        ];
+        let statuses: [NamedCount<Self>; 1] = [("statuses", |context| context.status_writer.statuses())];
         manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }

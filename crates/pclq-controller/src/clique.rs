@@ -161,19 +161,19 @@ async fn execute_pods(ctx: &Context, clique: &PodClique, observed: &Observed, pl
     if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok() && !step.is_queued) {
         let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
         ctx.write_history.record_references_written(observed.uid(), gang_version);
+        ctx.references.record_write(clique);
     }
     result
 }
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 13] = [
+const STATE_MAPS: [NamedCount<Context>; 12] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
     ("replacement_backoff", |ctx| ctx.replacements.len()),
-    ("delayed_statuses", |ctx| ctx.status_writer.delayed_statuses()),
-    ("withheld_statuses", |ctx| ctx.status_writer.withheld_statuses()),
+    ("statuses", |ctx| ctx.status_writer.statuses()),
     ("delayed_references", |ctx| ctx.references.delayed()),
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),

@@ -10,7 +10,6 @@ use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::stage_throttle::StageThrottle;
-use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
@@ -57,7 +56,6 @@ impl Context {
         references: &'static str,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
-        let policy = StatusPolicy::DEFAULT;
         Arc::new(Self {
             claims: ChildTracker::new(kinds, &caches.informers, &caches.cliques),
             retired_claims: RetiredClaims::default(),
@@ -67,8 +65,8 @@ impl Context {
             replacements: ReplacementBackoff::default(),
             gating_gangs: GatingGangs::default(),
             limited_cliques: LimitedCliques::default(),
-            status_writer: StatusWriter::new(executor.clone(), policy),
-            references: StageThrottle::new(references, policy, executor.api_latency()),
+            status_writer: StatusWriter::new(executor.clone()),
+            references: StageThrottle::new(references, executor.status_tokens()),
             executor,
             clock: manager.clock(),
             client: manager.client(),

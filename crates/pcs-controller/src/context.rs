@@ -7,7 +7,6 @@ use grove_controller::children::{ChildKinds, ChildTracker, OwnerKind};
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
-use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::caches::Cache;
 use grove_runtime::clock::Clock;
@@ -44,18 +43,14 @@ impl<O: OwnerKind> Context<O> {
         let context = Arc::new(Self {
             caches: caches.clone(),
             children: ChildTracker::new(kinds, &caches.informers, owners),
-            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT)
-                .with_ownership(O::STATUS_OWNERSHIP),
+            status_writer: StatusWriter::new(executor.clone()).with_ownership(O::STATUS_OWNERSHIP),
             executor,
             clock: manager.clock(),
             client: manager.client(),
             default_scheduler: manager.config().schedulers.default_profile,
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
-        let statuses: [NamedCount<Self>; 2] = [
-            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
-            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
-        ];
+        let statuses: [NamedCount<Self>; 1] = [("statuses", |context| context.status_writer.statuses())];
         manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }

@@ -2,7 +2,7 @@
 //!
 //! The reconciler of sets creates and deletes gangs; this one writes only their status. [`triggers()`] lists what enqueues a
 //! gang. [`reconcile()`] takes a snapshot of the gang and its cliques from the caches (`observe`) and writes the new status.
-//! Gangs have a controller of their own, so that the gangs of one set are queued and throttled separately.
+//! Gangs have a controller of their own, so that the gangs of one set are queued and written separately.
 
 use std::sync::Arc;
 

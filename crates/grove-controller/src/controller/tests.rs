@@ -108,19 +108,11 @@ async fn the_retry_after_of_the_server_delays_the_retry() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_is_retried_at_its_deadline_if_the_backoff_is_longer() {
     const DEADLINE: Duration = Duration::from_millis(100);
-    // Longer than the first backoff of a failed object.
-    const BACKOFF: Duration = Duration::from_secs(10);
-    let progress =
-        |deadline, reconcile_after| Requeue::ProgressAfter { due: Duration::from_millis(1), deadline, reconcile_after };
     for (requeue, retry_after, expected) in [
         (Requeue::After(DEADLINE), None, Requeue::After(DEADLINE)),
         (Requeue::StatusAfter(DEADLINE), None, Requeue::After(DEADLINE)),
         (Requeue::StatusAfter(DEADLINE), Some(DEADLINE * 2), Requeue::After(DEADLINE * 2)),
         (Requeue::After(DEADLINE), Some(DEADLINE * 100), Requeue::After(DEADLINE * 100)),
-        // The times of progress come before the retry, but the reconcile would execute the failed plan again.
-        (progress(DEADLINE * 1000, None), Some(BACKOFF), Requeue::After(BACKOFF)),
-        (progress(DEADLINE, None), None, Requeue::After(DEADLINE)),
-        (progress(DEADLINE * 1000, Some(DEADLINE)), None, Requeue::After(DEADLINE)),
     ] {
         let error = ApiError { retry_after, ..ApiError::new(429, "X", "x") };
         let read = ReconcileError::Read { name: "x".to_owned(), source: error.clone(), requeue };

@@ -1,24 +1,16 @@
 //! One reconcile: its span, its metrics, how its result requeues the object, and the delay of its retry.
 
-use std::{
-    error::Error,
-    future::poll_fn,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use grove_runtime::{
     api_error::{ApiError, error_chain},
     metrics::{Metrics, ReconcileResult},
 };
 use kube::{Resource, ResourceExt};
+use tokio::time::Instant;
 use tracing::{Instrument, Span, field::Empty};
 
-use super::{
-    rate_limiter::FailureRateLimiter,
-    work_queue::{Key, ReconcileDuration},
-};
+use super::{rate_limiter::FailureRateLimiter, work_queue::Key};
 use crate::{reconcile_error::ReconcileError, requeue::Requeue};
 
 /// The state that the reconciles of one controller share.
@@ -31,7 +23,7 @@ pub(super) struct Worker {
 /// The outcome of a reconcile: how long it took, and when to enqueue the object again.
 pub(super) struct ReconcileOutcome {
     pub(super) key: Key,
-    pub(super) elapsed: ReconcileDuration,
+    pub(super) took: Duration,
     pub(super) requeue: Requeue,
 }
 
@@ -50,14 +42,12 @@ impl Worker {
         let span = self.span(&*object);
         let attempt = async {
             let mut timer = self.metrics.start_reconcile(self.controller);
-            let (result, elapsed) = measure(reconcile).await;
+            let began = Instant::now();
+            let result = reconcile.await;
+            let took = began.elapsed();
             timer.set_result(match &result {
-                Ok(Requeue::After(_) | Requeue::ProgressAfter { reconcile_after: Some(_), .. }) => {
-                    ReconcileResult::RequeueAfter
-                }
-                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_) | Requeue::ProgressAfter { .. }) => {
-                    ReconcileResult::Success
-                }
+                Ok(Requeue::After(_)) => ReconcileResult::RequeueAfter,
+                Ok(Requeue::AwaitChange | Requeue::StatusAfter(_)) => ReconcileResult::Success,
                 Err(_) => ReconcileResult::Error,
             });
             let requeue = match result {
@@ -67,7 +57,7 @@ impl Worker {
                 }
                 Err(error) => self.requeue_failed(&*object, &error),
             };
-            ReconcileOutcome { key, elapsed, requeue }
+            ReconcileOutcome { key, took, requeue }
         };
         attempt.instrument(span).await
     }
@@ -77,15 +67,14 @@ impl Worker {
         tracing::info_span!("reconcile", controller = self.controller, namespace, name, otel.status_code = Empty)
     }
 
-    /// When to enqueue the object after a failure: for its retry, or for an earlier deadline of the reconcile. Unwritten progress
-    /// waits for the retry, unless its own deadline comes earlier: writing it would execute the failed plan again.
+    /// When to enqueue the object after a failure: for its retry, or at an earlier time of the reconcile.
     fn requeue_failed<K: Resource>(&self, object: &K, error: &(dyn Error + 'static)) -> Requeue {
         Span::current().record("otel.status_code", "ERROR");
         let retry_after = retry_after(error);
         let delay = self.rate_limiter.when(object).max(retry_after);
         let (controller, namespace, name) = (self.controller, object.namespace(), object.name_any());
         tracing::warn!(controller, namespace, name, ?delay, "reconciliation failed: {}", error_chain(error));
-        let deadline = error.downcast_ref::<ReconcileError>().and_then(|error| error.requeue().deadline());
+        let deadline = error.downcast_ref::<ReconcileError>().and_then(|error| error.requeue().delay());
         Requeue::After(deadline.map_or(delay, |deadline| deadline.min(delay)).max(retry_after))
     }
 }
@@ -100,18 +89,4 @@ fn retry_after(error: &(dyn Error + 'static)) -> Duration {
         next = error.source();
     }
     Duration::ZERO
-}
-
-/// Measures how long the future takes, and for how long this process computes for it.
-pub(super) async fn measure<R>(future: impl Future<Output = R>) -> (R, ReconcileDuration) {
-    let mut future = pin!(future);
-    let (began, mut cpu) = (tokio::time::Instant::now(), Duration::ZERO);
-    let result = poll_fn(|context| {
-        let began = Instant::now();
-        let polled = future.as_mut().poll(context);
-        cpu += began.elapsed();
-        polled
-    });
-    let result = result.await;
-    (result, ReconcileDuration { duration: began.elapsed(), cpu })
 }

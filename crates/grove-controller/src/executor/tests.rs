@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog, config_map};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 mod deletes;
 mod leading;

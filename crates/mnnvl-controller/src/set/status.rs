@@ -12,7 +12,7 @@ use grove_controller::conditions::{
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{Plan, Waiting};
 use grove_controller::rejections::{RejectedObjects, rejection_message};
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
@@ -29,15 +29,15 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     status
 }
 
-/// A change of the reason is significant. Another message is progress. So is the first `ComputeDomainsCreated` of a set if all domains exist:
+/// A change of the reason is significant. Another message is a minor change. So is the first `ComputeDomainsCreated` of a set if all domains exist:
 /// no controller waits for it, and `Available` reports whether replicas still wait for their domains.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueSetStatus) -> StatusChange {
     let old = observed.set.status.as_ref().and_then(reason);
-    let is_progress = match (old, reason(new)) {
+    let is_minor = match (old, reason(new)) {
         (None, Some(new)) => new == compute_domains_created::ALL_COMPUTE_DOMAINS_EXIST,
         (old, new) => old == new,
     };
-    if is_progress { StatusChange::Progress } else { StatusChange::Significant }
+    if is_minor { StatusChange::Minor } else { StatusChange::Significant }
 }
 
 fn reason(status: &PodCliqueSetStatus) -> Option<&str> {

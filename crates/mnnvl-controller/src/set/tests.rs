@@ -14,7 +14,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{Plan, Step, Target};
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Availability;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -225,13 +225,13 @@ fn the_condition_reports_whether_all_domains_exist() {
 }
 
 #[test]
-fn a_first_condition_is_progress_if_all_domains_exist() {
+fn a_first_condition_is_a_minor_change_if_all_domains_exist() {
     let status_of = |observed: &Observed| {
         status::status(observed, &plan_of(observed), &ExecutionResult::default(), Timestamp::UNIX_EPOCH)
     };
     let (missing, mut complete) = (new(AUTO, 2), executed(new(AUTO, 2)));
     assert_eq!(status::status_change(&missing, &status_of(&missing)), StatusChange::Significant);
-    assert_eq!(status::status_change(&complete, &status_of(&complete)), StatusChange::Progress);
+    assert_eq!(status::status_change(&complete, &status_of(&complete)), StatusChange::Minor);
     complete.set.status = Some(status_of(&missing));
     assert_eq!(status::status_change(&complete, &status_of(&complete)), StatusChange::Significant, "another reason");
 }

@@ -10,7 +10,7 @@ use grove_controller::plan::Plan;
 use grove_controller::resource_claims::template_errors;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::status_counts::as_count;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -92,7 +92,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         || (old.is_some() && !was_breached && is_breached)
         || changes_gates
         || old_errors != new.last_errors;
-    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
+    if is_significant { StatusChange::Significant } else { StatusChange::Minor }
 }
 
 /// The selector of the pods, for autoscalers. A clique of a scaling group has none, because it is scaled with its group.

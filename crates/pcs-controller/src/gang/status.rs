@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
@@ -36,7 +36,7 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResul
 pub(crate) fn status_change(observed: &Observed, _new: &PodGangStatus) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
-    if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Progress }
+    if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Minor }
 }
 
 fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {

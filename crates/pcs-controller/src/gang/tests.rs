@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -61,15 +61,15 @@ fn check(observed: &Observed, expected: &Expect) {
 fn a_gang_follows_its_cliques() {
     check(
         &snapshot("{a: [0, 0, 0], b: [2, 2, 2]}"),
-        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Minor"],
     );
     check(
         &snapshot("{a: [2, 1, 0], b: [2, 2, 2]}"),
-        &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Progress"],
+        &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Minor"],
     );
     check(
         &snapshot("{a: [2, 1, 1], b: [2, 1, 1]}"),
-        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Progress"],
+        &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Minor"],
     );
 }
 
@@ -79,7 +79,7 @@ fn a_clique_that_is_scaled_below_its_minimum_does_not_hold_up_its_gang() {
     for clique in observed.cliques.values_mut().filter(|clique| clique.name_any() == "b") {
         Arc::make_mut(clique).spec.replicas = 0;
     }
-    check(&observed, &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Progress"]);
+    check(&observed, &expect!["Running Initialized=True/PodGangPodsCreated Ready=True/SufficientReadyPods Minor"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_missing_clique_counts_as_a_clique_without_pods() {
     observed.cliques.remove("b");
     check(
         &observed,
-        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Progress"],
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Minor"],
     );
 }
 
@@ -115,7 +115,7 @@ fn the_placement_score_is_retained_and_an_unchanged_status_stays_equal() {
     assert_eq!(
         status::status_change(&observed, &status),
         StatusChange::Significant,
-        "an unchanged status is not written, so it is not throttled"
+        "an unchanged status is not written, so it is not delayed"
     );
 }
 

@@ -13,7 +13,7 @@ use grove_controller::conditions::{
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -106,7 +106,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     };
     let claims_changed = old.and_then(claims) != claims(new);
     let is_significant = availability_changed || is_complete || old_errors != new.last_errors || claims_changed;
-    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
+    if is_significant { StatusChange::Significant } else { StatusChange::Minor }
 }
 
 fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> ReplicaCounts {

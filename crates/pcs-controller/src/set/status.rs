@@ -12,7 +12,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
 use grove_controller::status_counts::as_count;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -91,8 +91,7 @@ fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, Stri
     Some((waiting.reason, waiting.message))
 }
 
-/// Every change of a set's status is significant, so the throttle of progress does not delay it: its cliques and groups already throttle
-/// their progress.
+/// Every change of a set's status is significant: its cliques and groups already limit their minor changes.
 pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> StatusChange {
     StatusChange::Significant
 }

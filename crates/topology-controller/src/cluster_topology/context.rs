@@ -9,7 +9,6 @@ use grove_controller::children::ChildTracker;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
-use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
@@ -18,12 +17,7 @@ use crate::informers::TopologyCaches;
 use crate::scheduler_topologies::{CHILD_KINDS_OF_CLUSTER_TOPOLOGIES, TopologyOwner, start_informers};
 
 /// Counts of sets and nodes change often in a busy cluster, and no controller waits for them. The first change is written at once.
-pub(super) const POLICY: StatusPolicy = StatusPolicy {
-    progress_interval: Duration::ZERO,
-    max_progress_interval: Duration::ZERO,
-    min_write_interval: Duration::from_secs(15),
-    ..StatusPolicy::DEFAULT
-};
+pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The dependencies of the reconciler. `plan` and `status` get values.
 pub(crate) struct Context {
@@ -48,7 +42,7 @@ impl Context {
         let kinds = start_informers(kinds, &schedulers, configuration.enabled, &caches.informers);
         let context = Arc::new(Self {
             children: ChildTracker::new(kinds, &caches.informers, &caches.topologies),
-            status_writer: StatusWriter::new(executor.clone(), POLICY),
+            status_writer: StatusWriter::new(executor.clone()).with_min_interval(MIN_INTERVAL),
             executor,
             clock: manager.clock(),
             client: manager.client(),
@@ -58,10 +52,7 @@ impl Context {
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
         context.caches.orphan_deletions.add_state_metrics(manager.state_metrics(), controller);
-        let statuses: [NamedCount<Self>; 2] = [
-            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
-            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
-        ];
+        let statuses: [NamedCount<Self>; 1] = [("statuses", |context| context.status_writer.statuses())];
         manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }

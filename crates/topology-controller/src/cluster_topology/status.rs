@@ -1,4 +1,4 @@
-//! The status of a topology. When it is written: `grove-controller/src/status_policy.rs`, with a longer interval of progress.
+//! The status of a topology. When it is written: `grove-controller/src/status_limiter.rs`, with a longer interval.
 
 use grove_api_types::conditions::{self, cluster_topology_ready};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyStatus, LastError, NodesWithoutKey};
@@ -8,7 +8,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
 use grove_controller::status_counts::as_count;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -53,7 +53,7 @@ fn nodes_without_key(observed: &Observed) -> Vec<NodesWithoutKey> {
     observed.node_labels().into_iter().map(without).collect()
 }
 
-/// A change is significant if a condition has another status or reason, or if there was no status. Counts are progress.
+/// A change is significant if a condition has another status or reason, or if there was no status. Counts are a minor change.
 pub(crate) fn status_change(observed: &Observed, new: &ClusterTopologyStatus) -> StatusChange {
     let Some(old) = &observed.topology.status else { return StatusChange::Significant };
     let outcomes = |status: &ClusterTopologyStatus| {
@@ -61,7 +61,7 @@ pub(crate) fn status_change(observed: &Observed, new: &ClusterTopologyStatus) ->
         status.conditions.iter().map(outcome).collect::<Vec<_>>()
     };
     let is_significant = outcomes(old) != outcomes(new) || old.last_errors != new.last_errors;
-    if is_significant { StatusChange::Significant } else { StatusChange::Progress }
+    if is_significant { StatusChange::Significant } else { StatusChange::Minor }
 }
 
 fn ready(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionUpdate {

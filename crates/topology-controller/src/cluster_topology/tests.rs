@@ -14,7 +14,7 @@ use grove_controller::events::EventBroadcaster;
 use grove_controller::executor::{ExecutionResult, Executor};
 use grove_controller::expectations::PendingCreates;
 use grove_controller::requeue::Requeue;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use grove_controller::status_writer::{ExecutedPlan, StatusWriter};
 use grove_runtime::caches::Availability;
 use grove_runtime::metrics::Metrics;
@@ -22,7 +22,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::context::POLICY;
+use super::context::MIN_INTERVAL;
 use super::observed::{LiveReferences, Nodes, Observed};
 use super::plan::plan;
 use super::status::{status, status_change};
@@ -292,7 +292,7 @@ fn the_status_counts_sets_and_nodes() {
     observed.referring_sets.pop();
     let second = status(&observed, &plan(&observed, now()), &ExecutionResult::default(), now());
     assert_ne!(first, second);
-    assert_eq!(status_change(&observed, &second), StatusChange::Progress);
+    assert_eq!(status_change(&observed, &second), StatusChange::Minor);
 }
 
 /// One reconcile without steps. If the status was written, the topology has it afterwards, as after its watch event.
@@ -317,12 +317,12 @@ async fn reconcile(writer: &StatusWriter, observed: &mut Observed) -> Requeue {
 /// A film: sets are created one after the other, and each triggers a reconcile. Later, only the work queue triggers, when the status is due.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_new_sets_cause_few_status_writes() {
-    let interval = POLICY.min_write_interval;
-    assert_eq!(interval, Duration::from_secs(15));
+    let interval = MIN_INTERVAL;
     for (pace, writes) in [(Duration::ZERO, 2), (Duration::from_millis(10), 2), (Duration::from_millis(250), 18)] {
         let (client, log) = mock_api_server::client(|request: &RecordedRequest| MockResponse::ok(request.body.clone()));
         let executor = Executor::new(client, EventBroadcaster::discarding(), Metrics::new().expect("metrics"));
-        let (writer, mut observed) = (StatusWriter::new(executor, POLICY), observed(ENABLED, &json!({})));
+        let (writer, mut observed) =
+            (StatusWriter::new(executor).with_min_interval(interval), observed(ENABLED, &json!({})));
         assert_eq!(reconcile(&writer, &mut observed).await, Requeue::AwaitChange);
         tokio::time::advance(interval).await;
         let before = log.requests().len();
@@ -332,7 +332,7 @@ async fn a_thousand_new_sets_cause_few_status_writes() {
             assert!(number > 0 || requeue == Requeue::AwaitChange, "the first change is written at once");
             tokio::time::advance(pace).await;
         }
-        while let Requeue::ProgressAfter { due, .. } = reconcile(&writer, &mut observed).await {
+        while let Requeue::StatusAfter(due) = reconcile(&writer, &mut observed).await {
             assert!(due <= interval, "{due:?}");
             tokio::time::advance(due).await;
         }

@@ -9,7 +9,7 @@ use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, se
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
@@ -47,13 +47,13 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 }
 
 /// A change is significant if the gang loses its scheduled pods, or the cause why no scheduler schedules it as a gang changes. A
-/// scheduler may change its message every second, so another message is progress.
+/// scheduler may change its message every second, so another message is a minor change.
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let is_scheduled = |status: &PodGangStatus| is_status_condition_true(&status.conditions, conditions::SCHEDULED);
     let old = observed.gang.status.as_ref();
     let loses_pods = old.is_some_and(is_scheduled) && !is_scheduled(new);
     let has_other_cause = old.and_then(cause) != cause(new);
-    if loses_pods || has_other_cause { StatusChange::Significant } else { StatusChange::Progress }
+    if loses_pods || has_other_cause { StatusChange::Significant } else { StatusChange::Minor }
 }
 
 /// Why no scheduler schedules the gang as one, unless its scheduler never does.

@@ -8,7 +8,6 @@ use grove_controller::children::ChildTracker;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::state_metrics::NamedCount;
-use grove_controller::status_policy::StatusPolicy;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 
@@ -36,7 +35,7 @@ impl Context {
         let kinds = start_informers(kinds, &schedulers, configuration.enabled, &caches.informers);
         let context = Arc::new(Self {
             children: ChildTracker::new(kinds, &caches.informers, &caches.bindings),
-            status_writer: StatusWriter::new(executor.clone(), StatusPolicy::DEFAULT),
+            status_writer: StatusWriter::new(executor.clone()),
             executor,
             clock: manager.clock(),
             configuration,
@@ -45,10 +44,7 @@ impl Context {
         });
         context.children.add_state_metrics(manager.state_metrics(), controller);
         context.caches.binding_orphan_deletions.add_state_metrics(manager.state_metrics(), controller);
-        let statuses: [NamedCount<Self>; 2] = [
-            ("delayed_statuses", |context| context.status_writer.delayed_statuses()),
-            ("withheld_statuses", |context| context.status_writer.withheld_statuses()),
-        ];
+        let statuses: [NamedCount<Self>; 1] = [("statuses", |context| context.status_writer.statuses())];
         manager.state_metrics().add_all(controller, &context, &statuses);
         context
     }

@@ -6,7 +6,7 @@ use grove_api_types::v1alpha1::{ClusterTopologyBindingStatus, SchedulerTopologyB
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;

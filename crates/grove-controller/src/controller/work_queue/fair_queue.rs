@@ -1,78 +1,116 @@
-//! Keys to reconcile: the keys of a namespace in order of arrival, and the namespaces in turn. So thousands of keys of one tenant delay a key
-//! of another one by one key.
+//! Queued keys. Namespaces take turns: a tenant with thousands of queued keys delays any other tenant by at most one reconcile. In its turn, a
+//! namespace gets its oldest reconcile, and if it has none its oldest status-only reconcile. Every fourth turn prefers a status-only
+//! reconcile, so that statuses change while many objects are created.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use super::Key;
+use super::{Key, Priority};
+
+/// Every turn of this number prefers a status-only reconcile.
+const STATUS_TURN: u32 = 4;
 
 /// Queued keys with their times of arrival. Each key is queued once.
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
-    /// By namespace, without empty queues.
-    queues: BTreeMap<String, VecDeque<(Key, Instant)>>,
+    /// Without empty queues.
+    namespaces: BTreeMap<String, NamespaceQueue>,
     /// The namespaces with queued keys, in the order of their next turns.
     turns: VecDeque<String>,
-    keys: BTreeSet<Key>,
+    keys: BTreeMap<Key, Priority>,
+    status_only: usize,
+}
+
+/// The keys of one namespace, in order of arrival.
+#[derive(Debug, Default)]
+struct NamespaceQueue {
+    reconciles: VecDeque<(Key, Instant)>,
+    statuses: VecDeque<(Key, Instant)>,
+    turn: u32,
 }
 
 impl FairQueue {
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+    /// The number of keys of this priority.
+    pub(super) fn count(&self, priority: Priority) -> usize {
+        match priority {
+            Priority::Reconcile => self.keys.len() - self.status_only,
+            Priority::StatusOnly => self.status_only,
+        }
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {
-        self.keys.contains(key)
+        self.keys.contains_key(key)
     }
 
-    pub(super) fn contains_namespace(&self, namespace: &str) -> bool {
-        self.queues.contains_key(namespace)
-    }
-
-    /// Returns whether the key was not queued.
-    pub(super) fn push(&mut self, key: Key, since: Instant) -> bool {
-        if !self.keys.insert(key.clone()) {
+    /// Queues a key. One that is queued for a status-only reconcile may become a reconcile. Returns whether the key was not queued.
+    pub(super) fn push(&mut self, key: Key, priority: Priority, since: Instant) -> bool {
+        let existing = self.keys.get(&key).copied();
+        if existing >= Some(priority) {
             return false;
         }
-        let Some(queue) = self.queues.get_mut(&key.namespace) else {
+        self.remove(&key);
+        self.status_only += usize::from(priority == Priority::StatusOnly);
+        self.keys.insert(key.clone(), priority);
+        let is_first = !self.namespaces.contains_key(&key.namespace);
+        if is_first {
             self.turns.push_back(key.namespace.clone());
-            self.queues.insert(key.namespace.clone(), VecDeque::from([(key, since)]));
-            return true;
-        };
-        queue.push_back((key, since));
-        true
+        }
+        let queue = self.namespaces.entry(key.namespace.clone()).or_default();
+        queue.of(priority).push_back((key, since));
+        existing.is_none()
     }
 
-    /// The first key of the namespace that has its turn.
+    /// The next key of the namespace whose turn it is.
     pub(super) fn pop(&mut self) -> Option<(Key, Instant)> {
         let namespace = self.turns.pop_front()?;
-        let queue = self.queues.get_mut(&namespace)?;
-        let (key, since) = queue.pop_front()?;
-        self.keys.remove(&key);
+        let queue = self.namespaces.get_mut(&namespace)?;
+        let (key, since) = queue.pop()?;
         if queue.is_empty() {
-            self.queues.remove(&namespace);
+            self.namespaces.remove(&namespace);
         } else {
             self.turns.push_back(namespace);
         }
+        self.forget(&key);
         Some((key, since))
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        if !self.keys.remove(key) {
-            return;
-        }
-        let Some(queue) = self.queues.get_mut(&key.namespace) else { return };
-        queue.retain(|(queued, _)| queued != key);
+        let Some(priority) = self.forget(key) else { return };
+        let Some(queue) = self.namespaces.get_mut(&key.namespace) else { return };
+        queue.of(priority).retain(|(queued, _)| queued != key);
         if queue.is_empty() {
-            self.queues.remove(&key.namespace);
+            self.namespaces.remove(&key.namespace);
             self.turns.retain(|namespace| *namespace != key.namespace);
         }
+    }
+
+    fn forget(&mut self, key: &Key) -> Option<Priority> {
+        let priority = self.keys.remove(key)?;
+        self.status_only -= usize::from(priority == Priority::StatusOnly);
+        Some(priority)
+    }
+}
+
+impl NamespaceQueue {
+    fn of(&mut self, priority: Priority) -> &mut VecDeque<(Key, Instant)> {
+        match priority {
+            Priority::Reconcile => &mut self.reconciles,
+            Priority::StatusOnly => &mut self.statuses,
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Key, Instant)> {
+        self.turn = (self.turn + 1) % STATUS_TURN;
+        let (first, second) = match self.turn {
+            0 => (&mut self.statuses, &mut self.reconciles),
+            _ => (&mut self.reconciles, &mut self.statuses),
+        };
+        first.pop_front().or_else(|| second.pop_front())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.reconciles.is_empty() && self.statuses.is_empty()
     }
 }
 
@@ -85,44 +123,69 @@ mod tests {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
+    /// Keys whose names begin with `s` are status-only reconciles.
     fn queue(keys: &[&str]) -> FairQueue {
         let (mut queue, now) = (FairQueue::default(), Instant::now());
         for text in keys {
-            queue.push(key(text), now);
+            let key = key(text);
+            let priority = if key.name.starts_with('s') { Priority::StatusOnly } else { Priority::Reconcile };
+            queue.push(key, priority, now);
         }
         queue
     }
 
+    fn counts(queue: &FairQueue) -> [usize; 2] {
+        [Priority::Reconcile, Priority::StatusOnly].map(|priority| queue.count(priority))
+    }
+
     fn popped(mut queue: FairQueue) -> Vec<String> {
         let keys = std::iter::from_fn(|| queue.pop()).map(|(key, _)| [key.namespace, key.name].join("/")).collect();
-        assert!(queue.is_empty() && queue.queues.is_empty() && queue.turns.is_empty());
+        assert!(queue.keys.is_empty() && queue.namespaces.is_empty() && queue.turns.is_empty());
+        assert_eq!(counts(&queue), [0, 0]);
         keys
     }
 
     #[test]
-    fn the_namespaces_have_turns_and_their_keys_the_order_of_arrival() {
-        let queue = queue(&["a/1", "a/2", "a/3", "b/1", "b/2", "a/4", "c/1"]);
-        assert_eq!(queue.len(), 7);
-        assert_eq!(popped(queue), ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3", "a/4"]);
+    fn namespaces_take_turns_and_their_keys_have_the_order_of_arrival() {
+        let queue = queue(&["a/1", "a/2", "a/3", "b/1", "b/2", "a/4", "c/s1", "c/s2"]);
+        assert_eq!(counts(&queue), [6, 2]);
+        assert_eq!(popped(queue), ["a/1", "b/1", "c/s1", "a/2", "b/2", "c/s2", "a/3", "a/4"]);
+    }
+
+    #[test]
+    fn reconciles_come_first_except_in_every_fourth_turn() {
+        let keys: Vec<_> = (1..=6).flat_map(|number| [format!("a/s{number}"), format!("a/{number}")]).collect();
+        let queue = queue(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(
+            popped(queue),
+            ["a/1", "a/2", "a/3", "a/s1", "a/4", "a/5", "a/6", "a/s2", "a/s3", "a/s4", "a/s5", "a/s6"]
+        );
+    }
+
+    #[test]
+    fn a_queued_status_only_reconcile_becomes_a_reconcile_and_not_the_reverse() {
+        let (mut queue, now) = (queue(&["a/s1", "a/s2"]), Instant::now());
+        assert!(!queue.push(key("a/s2"), Priority::Reconcile, now));
+        assert!(!queue.push(key("a/s2"), Priority::StatusOnly, now));
+        assert_eq!(counts(&queue), [1, 1]);
+        assert_eq!(popped(queue), ["a/s2", "a/s1"]);
     }
 
     #[test]
     fn a_namespace_that_returns_is_behind_the_others() {
         let mut queue = queue(&["a/1", "b/1", "b/2"]);
         assert_eq!(queue.pop().unwrap().0, key("a/1"));
-        assert!(!queue.contains_namespace("a"));
-        assert!(queue.push(key("a/2"), Instant::now()));
-        assert!(!queue.push(key("a/2"), Instant::now()), "it is queued");
+        assert!(queue.push(key("a/2"), Priority::Reconcile, Instant::now()));
         assert_eq!(popped(queue), ["b/1", "a/2", "b/2"]);
     }
 
     #[test]
     fn a_removed_key_leaves_nothing() {
-        let mut queue = queue(&["a/1", "b/1", "b/2"]);
-        for text in ["a/1", "a/1", "c/1", "b/1"] {
+        let mut queue = queue(&["a/1", "a/s1", "b/1", "b/2"]);
+        for text in ["a/1", "a/1", "a/s1", "c/1", "b/1"] {
             queue.remove(&key(text));
         }
-        assert!(!queue.contains(&key("a/1")) && !queue.contains_namespace("a") && queue.contains_namespace("b"));
+        assert!(!queue.contains(&key("a/1")) && !queue.namespaces.contains_key("a"));
         assert_eq!(popped(queue), ["b/2"]);
     }
 }

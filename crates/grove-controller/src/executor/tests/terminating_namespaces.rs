@@ -57,7 +57,7 @@ async fn a_namespace_that_terminates_during_a_plan_gets_no_further_creates_than_
 #[tokio::test(start_paused = true)]
 async fn no_event_about_an_object_in_a_terminating_namespace_is_published() {
     let (client, log) = mock_api_server::client(|request| MockResponse::ok(request.body.clone()));
-    let broadcaster = EventBroadcaster::start(client.clone(), "some-service", ApiLatency::default());
+    let broadcaster = EventBroadcaster::start(client.clone(), "some-service");
     let executor = Executor::new(client, broadcaster.clone(), Metrics::new().unwrap());
     let events = || log.count(|request| request.path.contains("/events"));
     let (cache, namespaces) = Cache::with_writer(InformerOptions::<SlimNamespace>::default());

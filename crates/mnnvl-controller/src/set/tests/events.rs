@@ -1,6 +1,5 @@
 //! The events of a set: what the executor publishes about a plan.
 
-use grove_controller::api_latency::ApiLatency;
 use grove_controller::events::EventBroadcaster;
 use grove_controller::executor::Executor;
 use grove_runtime::metrics::Metrics;
@@ -14,7 +13,7 @@ async fn events_of(observed: &Observed, rejected: &'static str) -> Vec<String> {
         let is_of_rejected = request.path.ends_with(rejected) || request.body["metadata"]["name"] == rejected;
         if is_of_rejected { MockResponse::error(403, "Forbidden") } else { MockResponse::ok(request.body.clone()) }
     });
-    let broadcaster = EventBroadcaster::start(client.clone(), "mnnvl-controller", ApiLatency::default());
+    let broadcaster = EventBroadcaster::start(client.clone(), "mnnvl-controller");
     let executor = Executor::new(client, broadcaster.clone(), Metrics::new().expect("metrics"));
     executor.execute(&observed.set, &plan_of(observed)).await;
     broadcaster.flush().await;

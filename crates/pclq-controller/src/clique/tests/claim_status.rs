@@ -7,7 +7,7 @@ use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::v1alpha1::PodCliqueStatus;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
 
@@ -170,9 +170,9 @@ fn a_new_cause_is_significant_and_the_creation_of_the_claims_is_progress() {
     let (exists, missing) =
         ("{own: [{t: a}], existing: [{name: all-a}]}", "{references: [{name: llm-all-a, state: NotFound}]}");
     let pending = with("False", "ResourceClaimsPending");
-    assert_eq!(change("null", exists), StatusChange::Progress);
+    assert_eq!(change("null", exists), StatusChange::Minor);
     assert_eq!(change("null", missing), StatusChange::Significant);
-    assert_eq!(change(&pending, missing), StatusChange::Progress);
+    assert_eq!(change(&pending, missing), StatusChange::Minor);
     assert_eq!(change(&pending, exists), StatusChange::Significant);
     assert_eq!(change(&with("False", "ResourceClaimTerminating"), missing), StatusChange::Significant);
 }

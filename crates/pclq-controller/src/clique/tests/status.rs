@@ -6,7 +6,7 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::pod_group::{PodGroupRef, PodGroupSpec};
 use grove_controller::executor::ExecutionResult;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
@@ -285,9 +285,9 @@ fn changes_of_availability_scheduling_and_completeness_are_significant() {
     let created = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a}, {i: 1, name: b}]}";
     let bound = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, bound: true}, {i: 1, name: b, bound: true}]}";
     let ready = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, ready: true}]}";
-    assert_eq!(change(created, None), StatusChange::Progress);
-    assert_eq!(change(created, Some(none)), StatusChange::Progress);
-    assert_eq!(change(bound, Some(created)), StatusChange::Progress);
+    assert_eq!(change(created, None), StatusChange::Minor);
+    assert_eq!(change(created, Some(none)), StatusChange::Minor);
+    assert_eq!(change(bound, Some(created)), StatusChange::Minor);
     assert_eq!(
         change(&bound.replacen('{', "{scaledCliques: true, ", 1), Some(created)),
         StatusChange::Significant,
@@ -310,7 +310,7 @@ fn a_status_that_opens_the_gates_of_scaled_cliques_is_significant_below_the_mini
         status_change(&observed, &after)
     };
     assert_eq!(change(1, 0), StatusChange::Significant, "the only pod was scheduled");
-    assert_eq!(change(2, 0), StatusChange::Progress, "the second pod is not scheduled");
-    assert_eq!(change(1, 1), StatusChange::Progress, "the gates were open before");
+    assert_eq!(change(2, 0), StatusChange::Minor, "the second pod is not scheduled");
+    assert_eq!(change(1, 1), StatusChange::Minor, "the gates were open before");
     assert_eq!(change(2, 2), StatusChange::Significant, "a pod is no longer scheduled");
 }

@@ -2,7 +2,7 @@
 
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::{PatchBody, Step};
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 
 use super::*;
 use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano};
@@ -150,10 +150,10 @@ fn another_message_of_the_scheduler_is_progress_and_another_cause_is_significant
         (status::status_change(observed, &status), status)
     };
     let (first, status) = change(&observed);
-    assert_eq!(first, StatusChange::Progress, "the first status of a gang");
+    assert_eq!(first, StatusChange::Minor, "the first status of a gang");
     observed.gang.status = Some(status);
     observed.gang.metadata.generation = Some(9);
-    assert_eq!(change(&observed).0, StatusChange::Progress, "another generation");
+    assert_eq!(change(&observed).0, StatusChange::Minor, "another generation");
     observed.availability = Some(Availability::NotServed);
     let (failure, status) = change(&observed);
     assert_eq!(failure, StatusChange::Significant);

@@ -3,7 +3,7 @@
 use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC, SCHEDULER_NAME};
 use grove_api_types::names::PodGangName;
 use grove_controller::name_conflict::NameConflict;
-use grove_controller::status_throttle::StatusChange;
+use grove_controller::status_limiter::StatusChange;
 
 use super::existing::{patch, with_pod_group};
 use super::*;
@@ -162,7 +162,7 @@ fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
     assert_eq!(writes(&released), (vec!["llm-0-1".to_owned()], vec![]));
     let planned = plan::plan(&released, at(2));
     let status = status::status(&released, &planned, &ExecutionResult::default(), at(2));
-    assert_eq!(status::status_change(&released, &status), StatusChange::Progress, "the wait is no failure");
+    assert_eq!(status::status_change(&released, &status), StatusChange::Minor, "the wait is no failure");
 }
 
 #[test]
