@@ -10,7 +10,6 @@
 
 mod changes;
 mod execution_result;
-mod patch_queues;
 mod requests;
 mod stage_events;
 mod step_queue;
@@ -35,7 +34,6 @@ pub use self::execution_result::{Error, ExecutionResult, StepResult};
 use self::{
     changes::is_superseded,
     execution_result::Effect,
-    patch_queues::PatchQueues,
     stage_events::{normal_event, stage_events, warning_event},
     step_queue::StepQueue,
 };
@@ -70,22 +68,13 @@ pub struct Executor {
     permits: Arc<Semaphore>,
     leadership: Leadership,
     status_tokens: StatusTokens,
-    patch_queues: PatchQueues,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
     pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
-        Self {
-            client,
-            events,
-            metrics,
-            permits,
-            leadership,
-            status_tokens: StatusTokens::default(),
-            patch_queues: PatchQueues::default(),
-        }
+        Self { client, events, metrics, permits, leadership, status_tokens: StatusTokens::default() }
     }
 
     /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
@@ -124,7 +113,7 @@ impl Executor {
             if stage.steps.is_empty() {
                 continue;
             }
-            let ExecutedStage { sent, unsent } = self.execute_steps(&Target::of(subject), &stage).await;
+            let ExecutedStage { sent, unsent } = self.execute_steps(&stage).await;
             self.publish(subject, stage_events(&stage, &sent));
             let failed = sent.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
             blocked_domains.extend(failed.chain(unsent).filter_map(|step| plan.failure_domain_of(step)));
@@ -182,12 +171,12 @@ impl Executor {
     }
 
     /// The steps and their results. A future is created only when its write may start, because each future is large.
-    async fn execute_steps<'a>(&self, owner: &Target, stage: &'a Stage) -> ExecutedStage<'a> {
+    async fn execute_steps<'a>(&self, stage: &'a Stage) -> ExecutedStage<'a> {
         let (mut queue, mut in_flight) = (StepQueue::of(stage), FuturesUnordered::new());
         let mut results = Vec::with_capacity(stage.steps.len());
         loop {
             for (position, step) in queue.take(in_flight.len()) {
-                in_flight.push(self.execute_step_at(owner, position, step));
+                in_flight.push(self.execute_step_at(position, step));
             }
             let Some((position, executed)) = in_flight.next().await else { break };
             queue.observe(position, &executed.1);
@@ -200,15 +189,15 @@ impl Executor {
         ExecutedStage { sent: results.into_iter().map(|(_, executed)| executed).collect(), unsent }
     }
 
-    async fn execute_step_at<'a>(&self, owner: &Target, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
-        (position, (step, self.execute_step(owner, step).await))
+    async fn execute_step_at<'a>(&self, position: usize, step: &'a Step) -> (usize, ExecutedStep<'a>) {
+        (position, (step, self.execute_step(step).await))
     }
 
-    async fn execute_step(&self, owner: &Target, step: &Step) -> Result<Effect, ApiError> {
+    async fn execute_step(&self, step: &Step) -> Result<Effect, ApiError> {
         let target = step.target();
         let result = match step {
             Step::Create(create) => self.create(create).await,
-            Step::Patch(patch) => self.patch(owner, patch).await,
+            Step::Patch(patch) => self.patch(patch).await,
             Step::Delete(delete) => self.delete(delete).await,
             Step::Adopt(adopt) => self.adopt(adopt).await,
         };
@@ -317,7 +306,6 @@ fn span(verb: &str, target: &Target) -> Span {
 
 fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> StepResult {
     let is_changed = matches!(result, Ok(Effect::ChangedBeforeDelete));
-    let is_queued = matches!(result, Ok(Effect::Queued));
     let bytes = match step {
         Step::Create(create) => create.object.stored_bytes(),
         Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => 0,
@@ -326,7 +314,7 @@ fn step_result(stage: &Stage, step: &Step, result: Result<Effect, ApiError>) -> 
         Ok(effect) => (effect.resolve(step.target()), Ok(())),
         Err(error) => (step.target().clone(), Err(error)),
     };
-    StepResult { is_changed, is_queued, bytes, ..StepResult::new(stage.name, step.verb(), target, result) }
+    StepResult { is_changed, bytes, ..StepResult::new(stage.name, step.verb(), target, result) }
 }
 
 /// Whether the manifest has labels, and the live object has them all.

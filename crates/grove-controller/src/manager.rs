@@ -12,8 +12,6 @@ use crate::{
 
 /// The label of the map of the event broadcaster, in place of a controller.
 const EVENT_BROADCASTER: &str = "event-broadcaster";
-/// The label of the map of the executor, in place of a controller.
-const EXECUTOR: &str = "executor";
 
 /// The runtime of a process together with its executor. Cheap to clone; all clones share everything.
 #[derive(Clone)]
@@ -38,8 +36,6 @@ impl Manager {
         let state_metrics = StateMetrics::register(runtime.metrics().registry())?;
         let remembered = events.remembered_warnings();
         state_metrics.add(EVENT_BROADCASTER, "remembered_warnings", move || remembered.load(Ordering::Relaxed));
-        let patches = executor.clone();
-        state_metrics.add(EXECUTOR, "patched_objects", move || patches.patched_objects());
         Ok(Self { runtime: runtime.clone(), executor, events, work_queue_metrics, state_metrics })
     }
 

@@ -50,8 +50,6 @@ pub struct Plan {
     /// The time to the next plan if this one has as many steps as a plan may have. After a failure only the retry follows, so that
     /// its backoff applies.
     pub continue_after: Option<Duration>,
-    /// When a plan with a stage that this one omits is due. No controller waits for that stage, so its plan has the priority of statuses.
-    pub status_after: Option<Duration>,
     /// The failure domain of each child, by name. Without entries the whole plan is one failure domain.
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
@@ -137,7 +135,7 @@ impl Plan {
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let has_text = !(self.waiting.is_empty() && self.warnings.is_empty() && self.normal_events.is_empty());
-        let is_requeued = self.requeue_after.or(self.continue_after).is_some() || self.status_after.is_some();
+        let is_requeued = self.requeue_after.or(self.continue_after).is_some();
         if self.is_empty() && !has_text && !is_requeued {
             return writeln!(f, "nothing to do");
         }
@@ -148,8 +146,7 @@ impl Display for Plan {
         self.warnings.iter().try_for_each(|WarningEvent { reason, note }| writeln!(f, "warn: {reason} {note}"))?;
         self.normal_events.iter().try_for_each(|NormalEvent { reason, note }| writeln!(f, "event: {reason} {note}"))?;
         self.requeue_after.iter().try_for_each(|delay| writeln!(f, "requeue: after {delay:?}"))?;
-        self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))?;
-        self.status_after.iter().try_for_each(|delay| writeln!(f, "status: after {delay:?}"))
+        self.continue_after.iter().try_for_each(|delay| writeln!(f, "continue: after {delay:?}"))
     }
 }
 
@@ -311,7 +308,7 @@ impl Step {
     pub fn target(&self) -> &Target {
         match self {
             Self::Create(Create { target, object: _ })
-            | Self::Patch(Patch { target, change: _, is_shared: _ })
+            | Self::Patch(Patch { target, change: _ })
             | Self::Delete(Delete { target, resource_version: _, is_foreground: _ })
             | Self::Adopt(Adopt { target, owner: _, reference: _ }) => target,
         }
@@ -321,10 +318,8 @@ impl Step {
     pub fn stored_bytes(&self) -> usize {
         match self {
             Self::Create(Create { target: _, object }) => object.stored_bytes(),
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => change.text().len(),
-            Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
-                json!(change).to_string().len()
-            }
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => change.text().len(),
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => json!(change).to_string().len(),
             Self::Delete(_) | Self::Adopt(_) => 0,
         }
     }
@@ -346,10 +341,10 @@ impl Display for Step {
         }
         write!(f, "{} {}", self.verb(), self.target())?;
         match self {
-            Self::Patch(Patch { target: _, change: PatchBody::Merge(change), is_shared: _ }) => {
+            Self::Patch(Patch { target: _, change: PatchBody::Merge(change) }) => {
                 write!(f, " {}", change.text())
             }
-            Self::Patch(Patch { target: _, change: PatchBody::Json(change), is_shared: _ }) => {
+            Self::Patch(Patch { target: _, change: PatchBody::Json(change) }) => {
                 write!(f, " {}", json!(change))
             }
             Self::Delete(delete) => delete.fmt_options(f),

@@ -26,17 +26,6 @@ impl Requeue {
         }
     }
 
-    /// When to reconcile for this and for another status.
-    #[must_use]
-    pub fn or_status_at(self, time: Option<Duration>) -> Self {
-        match (self, time) {
-            (Self::AwaitChange, Some(time)) => Self::StatusAfter(time),
-            (Self::StatusAfter(delay), Some(time)) => Self::StatusAfter(delay.min(time)),
-            (Self::After(delay), Some(time)) if time < delay => Self::StatusAfter(time),
-            (Self::After(_), Some(_)) | (_, None) => self,
-        }
-    }
-
     /// The time after which the object is reconciled although nothing changes.
     pub(crate) fn delay(self) -> Option<Duration> {
         match self {
@@ -67,15 +56,6 @@ mod tests {
             (StatusAfter(EARLY), Some(EARLY), After(EARLY)),
         ] {
             assert_eq!(requeue.or_at(deadline), expected, "{requeue:?} {deadline:?}");
-        }
-        for (requeue, status, expected) in [
-            (AwaitChange, None, AwaitChange),
-            (AwaitChange, Some(LATE), StatusAfter(LATE)),
-            (StatusAfter(LATE), Some(EARLY), StatusAfter(EARLY)),
-            (After(EARLY), Some(EARLY), After(EARLY)),
-            (After(LATE), Some(EARLY), StatusAfter(EARLY)),
-        ] {
-            assert_eq!(requeue.or_status_at(status), expected, "{requeue:?} {status:?}");
         }
         assert_eq!([AwaitChange, After(EARLY), StatusAfter(LATE)].map(Requeue::delay), [None, Some(EARLY), Some(LATE)]);
     }

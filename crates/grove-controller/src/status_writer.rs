@@ -93,7 +93,7 @@ impl StatusWriter {
             }
         };
         let continue_after = plan.continue_after.filter(|_| result.succeeded());
-        let requeue = requeue.or_at(plan.requeue_after).or_at(continue_after).or_status_at(plan.status_after);
+        let requeue = requeue.or_at(plan.requeue_after).or_at(continue_after);
         written.map_err(|source| ReconcileError::WriteStatus { source, requeue })?;
         result.into_result().map_err(|source| ReconcileError::Execute { source, requeue })?;
         Ok(requeue)

@@ -22,10 +22,10 @@ use kube::ResourceExt;
 
 use self::observed::Observed;
 use self::template_reads::read_templates;
-use self::triggers::{clique_of_unreadable_pod, cliques_of_failed_patches, cliques_of_gang, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
 use crate::claims::{cliques_of_claim, cliques_of_template};
 use crate::context::Context;
-use crate::gang_pods::{PODS_BY_GANG, cliques_after_scaling};
+use crate::gang_pods::PODS_BY_GANG;
 use crate::informers::PclqCaches;
 
 mod desired;
@@ -47,9 +47,6 @@ pub(crate) const CONTROLLER: &str = "podclique-controller";
 
 /// The label of the maps about the claims of cliques in metrics, in place of the controller.
 const CLAIMS: &str = "podclique-claims";
-
-/// The stage that writes the pod references.
-pub(crate) const REFERENCES_STAGE: &str = stage::REFERENCES;
 
 /// Reconciles cliques until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
@@ -75,9 +72,6 @@ pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
 ///   only for a status update);
 /// - a change after which the gang that gates its pods is scheduled, is no longer scheduled, exists or does not exist (see
 ///   `gating_gangs`);
-/// - a decrease of the number of replicas of another clique of the same gang, or a gang with another number of pod groups or with fewer
-///   pod references, if this clique has too few references because the gang had too many pods, and gets more;
-/// - the failure of a patch of its pod references that was sent together with those of other cliques;
 /// - a relist of the pods or of the claims, for a status update, because deltas may have been missed;
 /// - a change or a deletion of a claim of the clique, or of the object that has the name of one. A creation and a change of only the
 ///   status trigger a status update;
@@ -91,8 +85,7 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         &ctx.caches;
     let (creates, creates_of_unreadable, all_pods) = (ctx.creates.clone(), ctx.creates.clone(), pods.clone());
     let [for_pods, for_gangs, for_cliques, for_claims, for_templates] = [(); 5].map(|()| cliques.clone());
-    let [all_gangs, gangs_of_cliques] = [(); 2].map(|()| gangs.clone());
-    let [limited, limited_cliques] = [(); 2].map(|()| ctx.limited_cliques.clone());
+    let all_gangs = gangs.clone();
     let [gating_gangs, gating_gangs_of_cliques] = [(); 2].map(|()| ctx.gating_gangs.clone());
     ControllerBuilder::new(CONTROLLER, cliques.clone(), cliques.subscribe())
         .watches(pods.subscribe().flat_map(move |delta| {
@@ -106,12 +99,10 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         }))
         .watches(gangs.subscribe().flat_map(move |delta| {
             let scaled = gating_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
-            stream::iter(scaled.chain(cliques_of_gang(&for_gangs, &limited, &delta)))
+            stream::iter(scaled.chain(cliques_of_gang(&delta)))
         }))
         .watches(cliques.subscribe().flat_map(move |delta| {
-            let scaled = gating_gangs_of_cliques.observe_clique(&for_cliques, &delta).into_iter();
-            let of_gang = cliques_after_scaling(&for_cliques, &gangs_of_cliques, &limited_cliques, &delta);
-            stream::iter(scaled.chain(of_gang)).map(Trigger::Reconcile)
+            stream::iter(gating_gangs_of_cliques.observe_clique(&for_cliques, &delta)).map(Trigger::Reconcile)
         }))
         .owns(&ctx.claims)
         .watches(claims.subscribe().flat_map(move |delta| stream::iter(cliques_of_claim(&for_claims, &delta))))
@@ -122,7 +113,6 @@ fn triggers(ctx: &Context) -> ControllerBuilder<PodClique> {
         )
         .watches(template_access.owners_after_change(cliques).map(Trigger::Reconcile))
         .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
-        .retry_on(cliques_of_failed_patches(&ctx.executor))
         .retry_on(owners_after_namespace_termination(cliques, terminating_namespaces))
 }
 
@@ -133,7 +123,7 @@ async fn reconcile(clique: Arc<PodClique>, ctx: Arc<Context>) -> Result<Requeue,
     let claims_plan = plan::claims(&observed);
     let claims_result = ctx.claims.execute(&ctx.executor, &clique, &claims_plan, &observed.claims.backed_off).await;
     observed.claims.record_created(&claims_result);
-    let pods_plan = ctx.references.delay_stage(&*clique, plan::pods(&observed, now));
+    let pods_plan = plan::pods(&observed, now);
     let pods_result = execute_pods(&ctx, &clique, &observed, &pods_plan).await;
     let plan = plan::merged(claims_plan, pods_plan);
     let result = ExecutionResult { steps: claims_result.steps.into_iter().chain(pods_result.steps).collect() };
@@ -158,27 +148,20 @@ async fn execute_pods(ctx: &Context, clique: &PodClique, observed: &Observed, pl
     ctx.creates.record(clique, &observed.backed_off, &result);
     ctx.write_history.record_conflicts(observed.uid(), &result);
     ctx.write_history.record_last_create(observed.uid(), plan, &result);
-    if result.steps.iter().any(|step| step.stage == stage::REFERENCES && step.result.is_ok() && !step.is_queued) {
-        let gang_version = observed.gang.as_deref().and_then(ResourceExt::resource_version);
-        ctx.write_history.record_references_written(observed.uid(), gang_version);
-        ctx.references.record_write(clique);
-    }
     result
 }
 
 /// The maps of the context with entries that end with their clique at the latest (see [`cleanup_plan`]), each with a function that
 /// counts its entries. An orphan deletion is remembered longer.
-const STATE_MAPS: [NamedCount<Context>; 12] = [
+const STATE_MAPS: [NamedCount<Context>; 10] = [
     ("rejected_creates", |ctx| ctx.creates.backoff.len()),
     ("expectations", |ctx| ctx.creates.expectations.len()),
     ("write_history", |ctx| ctx.write_history.len()),
     ("replacement_backoff", |ctx| ctx.replacements.len()),
     ("statuses", |ctx| ctx.status_writer.statuses()),
-    ("delayed_references", |ctx| ctx.references.delayed()),
     ("tombstones", |ctx| ctx.caches.tombstones.len()),
     ("ended_pods", |ctx| ctx.caches.tombstones.ended_pods()),
     ("gang_pods", |ctx| ctx.caches.cliques.sum_values(&PODS_BY_GANG)),
-    ("limited_cliques", |ctx| ctx.limited_cliques.len()),
     ("gating_gangs", |ctx| ctx.gating_gangs.len()),
     ("retired_claims", |ctx| ctx.retired_claims.len()),
 ];
@@ -190,9 +173,7 @@ fn cleanup_plan(ctx: &Context, deleted: &PodClique) -> Plan {
     ctx.write_history.forget(&uid);
     ctx.replacements.forget(&uid);
     ctx.status_writer.forget(deleted);
-    ctx.references.forget(deleted);
     ctx.caches.tombstones.forget(&uid);
-    ctx.limited_cliques.forget(&ctx.caches.cliques, deleted);
     ctx.gating_gangs.forget(&ctx.caches.cliques, deleted);
     ctx.claims.forget(deleted);
     ctx.retired_claims.forget(&uid);

@@ -9,13 +9,11 @@ use grove_controller::create_backoff::CreateBackoff;
 use grove_controller::create_state::CreateState;
 use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
-use grove_controller::stage_throttle::StageThrottle;
 use grove_controller::status_writer::StatusWriter;
 use grove_runtime::clock::Clock;
 use kube::Client;
 
 use crate::clique_owner::CliqueOwner;
-use crate::gang_pods::LimitedCliques;
 use crate::gating_gangs::GatingGangs;
 use crate::informers::PclqCaches;
 use crate::replacement_backoff::ReplacementBackoff;
@@ -33,11 +31,8 @@ pub(crate) struct Context {
     pub(crate) write_history: WriteHistory,
     pub(crate) replacements: ReplacementBackoff,
     pub(crate) gating_gangs: GatingGangs,
-    pub(crate) limited_cliques: LimitedCliques,
     pub(crate) executor: Executor,
     pub(crate) status_writer: StatusWriter,
-    /// Delays the pod references: no controller waits for them.
-    pub(crate) references: StageThrottle,
     pub(crate) clock: Clock,
     /// For live reads.
     pub(crate) client: Client,
@@ -46,14 +41,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The context of the reconciler `controller`, which publishes its events under that name. Claims are children of these `kinds`. The
-    /// stage `references` of its plans writes the pod references.
+    /// The context of the reconciler `controller`, which publishes its events under that name. Claims are children of these `kinds`.
     pub(crate) fn new(
         manager: &Manager,
         caches: PclqCaches,
         kinds: ChildKinds<CliqueOwner>,
         controller: &'static str,
-        references: &'static str,
     ) -> Arc<Self> {
         let executor = manager.executor().with_reporting_controller(controller);
         Arc::new(Self {
@@ -64,9 +57,7 @@ impl Context {
             write_history: WriteHistory::default(),
             replacements: ReplacementBackoff::default(),
             gating_gangs: GatingGangs::default(),
-            limited_cliques: LimitedCliques::default(),
             status_writer: StatusWriter::new(executor.clone()),
-            references: StageThrottle::new(references, executor.status_tokens()),
             executor,
             clock: manager.clock(),
             client: manager.client(),

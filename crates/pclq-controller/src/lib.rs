@@ -1,7 +1,7 @@
-//! pclq-controller: `PodClique` → its resource claims, its pods, and its entry in the `podReferences` of its `PodGang`.
+//! pclq-controller: `PodClique` → its resource claims and its pods; `PodGang` → its `podReferences`.
 //!
-//! Start with `clique`, the reconciler: it lists what triggers a reconcile and shows the flow from the snapshot to the
-//! status.
+//! Start with the reconcilers, `clique` and `pod_references`: they list what triggers a reconcile and show the flow from the snapshot to the
+//! writes.
 
 use grove_api_types::resource_claim::SharingLevel;
 use grove_controller::manager::Manager;
@@ -17,6 +17,7 @@ mod gated_cliques;
 mod gating_gangs;
 mod informers;
 mod pod;
+mod pod_references;
 pub mod rbac;
 mod replacement_backoff;
 mod retired_claims;
@@ -36,13 +37,13 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
     resource_claims::register_metric(manager, &caches.claims, &[SharingLevel::Clique])?;
-    let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER, clique::REFERENCES_STAGE);
-    // On the heap: it is a large future.
+    let references = Box::pin(pod_references::run(manager, pod_references::Context::new(manager, &caches)));
+    let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER);
     let cliques = Box::pin(clique::run(manager, ctx));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {
-                cliques.await;
+                futures::join!(cliques, references);
             }
             Ok(())
         })

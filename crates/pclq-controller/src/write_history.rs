@@ -1,5 +1,5 @@
-//! The writes of this process on which the next plan of a clique depends, besides the expectations: the names of its pods, the
-//! version of its gang, and the last create of an attempt with a rejection. If they are lost, for example by a restart, the next
+//! The writes of this process on which the next plan of a clique depends, besides the expectations: the names of its pods, and the last
+//! create of an attempt with a rejection. If they are lost, for example by a restart, the next
 //! reconcile repeats a write without effect.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,6 @@ pub(crate) struct CliqueWrites {
     pub(crate) created_names: BTreeMap<i32, String>,
     /// Pod names that belong to an object that the clique does not control.
     pub(crate) conflicting_names: BTreeSet<String>,
-    /// The resource version of the gang when its pod references were last written. While the cache has that version, it
-    /// lacks the write.
-    pub(crate) references_written_at: Option<String>,
     /// The index of the last create that was sent, if the API server rejected a create of the same plan.
     pub(crate) last_create: Option<i32>,
 }
@@ -79,17 +76,11 @@ impl WriteHistory {
         }
     }
 
-    /// Records that the pod references were written into this version of the gang.
-    pub(crate) fn record_references_written(&self, clique_uid: &str, gang_version: Option<String>) {
-        self.0.lock().entry(clique_uid.to_owned()).or_default().references_written_at = gang_version;
-    }
-
-    /// The number of recorded names, versions and indices.
+    /// The number of recorded names and indices.
     pub(crate) fn len(&self) -> usize {
         let count = |writes: &CliqueWrites| {
-            let CliqueWrites { created_names, conflicting_names, references_written_at, last_create } = writes;
-            let single = [references_written_at.is_some(), last_create.is_some()].map(usize::from);
-            created_names.len() + conflicting_names.len() + single.iter().sum::<usize>()
+            let CliqueWrites { created_names, conflicting_names, last_create } = writes;
+            created_names.len() + conflicting_names.len() + usize::from(last_create.is_some())
         };
         self.0.lock().values().map(count).sum()
     }

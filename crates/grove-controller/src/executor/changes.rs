@@ -6,30 +6,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::{Executor, execution_result::Effect, requests};
-use crate::plan::{Adopt, Delete, Patch, PatchBody, Target};
+use crate::plan::{Adopt, Delete, Patch, PatchBody};
 
 impl Executor {
-    pub(super) async fn patch(
-        &self,
-        owner: &Target,
-        Patch { target, change, is_shared }: &Patch,
-    ) -> Result<Effect, ApiError> {
-        let patched = match change {
-            PatchBody::Json(patch) if *is_shared => self.patch_shared(owner, target, patch).await,
-            PatchBody::Json(_) | PatchBody::Merge(_) => self.send_patch(target, change).await,
-        };
-        match patched {
+    pub(super) async fn patch(&self, Patch { target, change }: &Patch) -> Result<Effect, ApiError> {
+        let patched = self.write("patch", target, async {
+            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
+        });
+        match patched.await {
             // Another client changed the object first. The watch event of its write triggers the next reconcile.
             Err(error) if is_superseded(&error, change) => Ok(Effect::Superseded),
             other => other,
         }
-    }
-
-    pub(super) async fn send_patch(&self, target: &Target, change: &PatchBody) -> Result<Effect, ApiError> {
-        let patched = self.write("patch", target, async {
-            requests::patch(&self.client, target, change).await.map(|()| Effect::Applied)
-        });
-        patched.await
     }
 
     pub(super) async fn delete(&self, delete: &Delete) -> Result<Effect, ApiError> {
@@ -58,8 +46,8 @@ impl Executor {
         let change = json!({ "metadata": {
             "uid": metadata.uid, "resourceVersion": metadata.resource_version, "ownerReferences": references,
         } });
-        let patch = Patch { target: target.clone(), change: PatchBody::Merge(change.into()), is_shared: false };
-        self.patch(owner, &patch).await
+        let patch = Patch { target: target.clone(), change: PatchBody::Merge(change.into()) };
+        self.patch(&patch).await
     }
 }
 

@@ -59,8 +59,6 @@ pub struct StepResult {
     pub result: Result<(), ApiError>,
     /// The object was not deleted, because it has another version than the observed one.
     pub is_changed: bool,
-    /// The patch of a shared object is sent later, together with those of other owners.
-    pub is_queued: bool,
     /// The bytes of the manifest of a create; 0 for any other step.
     pub bytes: usize,
 }
@@ -68,7 +66,7 @@ pub struct StepResult {
 impl StepResult {
     /// The result of a step that was sent in its own request.
     pub fn new(stage: &'static str, verb: &'static str, target: Target, result: Result<(), ApiError>) -> Self {
-        Self { stage, verb, target, result, is_changed: false, is_queued: false, bytes: 0 }
+        Self { stage, verb, target, result, is_changed: false, bytes: 0 }
     }
 }
 
@@ -98,8 +96,6 @@ pub(super) enum Effect {
     Created(Option<String>),
     /// The object existed already with this UID, and our owner controls it.
     AlreadyOwned(Option<String>),
-    /// The patch of a shared object is sent later.
-    Queued,
     /// Another client changed or deleted the object first.
     Superseded,
     /// The object still exists, in another version than the one that the delete expects.
@@ -110,7 +106,7 @@ impl Effect {
     /// Whether the step changed the cluster.
     pub(super) fn is_own(&self) -> bool {
         match self {
-            Self::Applied | Self::Created(_) | Self::Queued => true,
+            Self::Applied | Self::Created(_) => true,
             Self::AlreadyOwned(_) | Self::Superseded | Self::ChangedBeforeDelete => false,
         }
     }
@@ -119,7 +115,7 @@ impl Effect {
     pub(super) fn resolve(self, target: &Target) -> Target {
         match self {
             Self::Created(uid) | Self::AlreadyOwned(uid) => Target { uid, ..target.clone() },
-            Self::Applied | Self::Queued | Self::Superseded | Self::ChangedBeforeDelete => target.clone(),
+            Self::Applied | Self::Superseded | Self::ChangedBeforeDelete => target.clone(),
         }
     }
 }

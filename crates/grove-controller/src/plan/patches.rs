@@ -13,8 +13,6 @@ pub struct Patch {
     pub target: Target,
     /// The change.
     pub change: PatchBody,
-    /// Whether other owners patch other parts of the object. Then the patch may be sent later, together with theirs.
-    pub is_shared: bool,
 }
 
 /// The body of a patch.
@@ -59,7 +57,7 @@ impl Serialize for MergePatch {
 impl Step {
     /// Merges `change` into the object of this name, without a check of its resourceVersion.
     pub fn merge_patch<K: Resource<DynamicType = ()>>(object: &K, change: Value) -> Self {
-        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change.into()), is_shared: false })
+        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Merge(change.into()) })
     }
 
     /// Merges `change` into the object only if its resourceVersion is the observed one.
@@ -70,12 +68,6 @@ impl Step {
 
     /// Applies a JSON patch; its `test` operations are its preconditions.
     pub fn json_patch<K: Resource<DynamicType = ()>>(object: &K, change: json_patch::Patch) -> Self {
-        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change), is_shared: false })
-    }
-
-    /// Applies a JSON patch to an object of which other owners patch other parts. If it fails after it was queued,
-    /// [`Executor::failed_patches`](crate::executor::Executor::failed_patches) reports the owner.
-    pub fn json_patch_of_shared_object<K: Resource<DynamicType = ()>>(object: &K, change: json_patch::Patch) -> Self {
-        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change), is_shared: true })
+        Self::Patch(Patch { target: Target::of(object), change: PatchBody::Json(change) })
     }
 }

@@ -16,7 +16,7 @@ use kube::ResourceExt;
 
 use super::observed::{GatingGang, Observed};
 use crate::context::Context;
-use crate::gang_pods::limited_references;
+use crate::gang_pods::fits;
 use crate::gated_cliques::{gates_cliques, gating_gang};
 use crate::pod::labelled_clique;
 
@@ -46,10 +46,9 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
     let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
-    let (gang, limited_references) = gang_name.map_or((None, None), |gang| {
-        let objects = (&caches.cliques, &caches.gangs);
-        limited_references(objects, &ctx.limited_cliques, (namespace.as_str(), gang), &clique.name_any())
-    });
+    let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
+    let groups = gang.as_ref().map_or(0, |gang| gang.spec.podgroups.len());
+    let gang_fits = gang_name.is_none_or(|gang| fits(&caches.cliques, (&namespace, gang), groups));
     let gating_gang = gating_gang(&clique).map(|(gang, first_index)| {
         let state = ctx.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
         GatingGang { name: PodGangName::new(gang), state, first_index }
@@ -72,7 +71,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         tombstones,
         relists,
         gang,
-        limited_references,
+        gang_fits,
         gating_gang,
         gates_cliques,
         pending_creates,

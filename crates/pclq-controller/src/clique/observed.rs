@@ -51,8 +51,8 @@ pub(crate) struct Observed {
     pub(crate) relists: u64,
     /// The gang of its pods.
     pub(crate) gang: Option<Arc<PodGang>>,
-    /// The number of pod references that it may have; `None` if references to all desired pods of its gang fit into the gang.
-    pub(crate) limited_references: Option<usize>,
+    /// Whether references to all desired pods of its gang fit into the gang.
+    pub(crate) gang_fits: bool,
     /// The gang that must be scheduled before gated pods of the clique; `None` if none of them is gated.
     pub(crate) gating_gang: Option<GatingGang>,
     /// Whether pods of some clique are gated until its gang is scheduled.

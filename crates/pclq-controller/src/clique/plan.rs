@@ -1,4 +1,4 @@
-//! Plans the next writes for a clique: which claims and pods are created, changed and deleted, and the pod references in its gang.
+//! Plans the next writes for a clique: which claims and pods are created, changed and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,6 @@ pub(crate) use annotations::message as message_of_annotations;
 pub(crate) use claims::claims;
 use creates::PodCreates;
 use indices::Indices;
-use references::ReferencesUpdate;
 
 /// The largest number of steps of a stage, so that the memory and the time of a plan have a bound. The watch events of these writes
 /// trigger the next plan.
@@ -57,8 +56,6 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
     };
     let indices = Indices::of(observed);
     let PodCreates { stage: creates, has_more } = creates::pods(observed, &identity, &indices.free);
-    let ReferencesUpdate { patch, waiting: references_waiting } =
-        references::update(observed, &identity, &indices.retained);
     let (ungated, gated) = gates::remove_scheduling_gates(observed, &indices.retained);
     let is_omitted_for_namespace = observed.is_namespace_terminating && !indices.free.is_empty();
     // An orphan is adopted first, and deleted by a later plan.
@@ -70,7 +67,6 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
         .stage(stage_of(stage::ADOPTION, adoption::adoptions(observed)))
         .stage(with_delete_events(stage_of(stage::PODS, deletes)))
         .stage(stage_of(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
-        .stage(stage_of(stage::REFERENCES, patch))
         .stage(stage_of(stage::GATES, ungated))
         .stage(creates)
         .with_independent_stages()
@@ -85,7 +81,7 @@ pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
-        .waiting(references_waiting)
+        .waiting(references::waiting(observed, &identity, indices.retained.len()))
         .with_warnings(annotations::warning(observed));
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
     let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));

@@ -10,7 +10,5 @@ pub(crate) const LABELS: &str = "labels";
 pub(crate) const GATES: &str = "gates";
 /// Creates and deletes pods.
 pub(crate) const PODS: &str = "pods";
-/// Writes the pod references of the clique's pod group in its gang.
-pub(crate) const REFERENCES: &str = "references";
 /// Creates, restores and deletes resource claims.
 pub(crate) const CLAIMS: &str = "resource-claims";

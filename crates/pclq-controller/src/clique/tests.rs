@@ -96,8 +96,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 
 /// The snapshot that a row describes. Keys: `replicas`, `minAvailable`, `podSpec`, `labels`, `annotations`, `terminating` and
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, unschedulable, …}`;
-/// `gang`, the pod references in its pod group, absent if there is no gang, and `writtenAt`, the version of the gang when they
-/// were last written; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
+/// `gang`, the pod references in its pod group, absent if there is no gang; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
 /// indices at which the replacement waits for 20 s; `namespaceTerminating`; `claims`: see `claim_rows.rs`.
 fn snapshot(row: &str) -> Observed {
@@ -118,15 +117,11 @@ fn snapshot(row: &str) -> Observed {
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),
-        limited_references: None,
+        gang_fits: true,
         gating_gang: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
         gates_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),
-        own_writes: CliqueWrites {
-            conflicting_names,
-            references_written_at: row["writtenAt"].as_str().map(String::from),
-            ..CliqueWrites::default()
-        },
+        own_writes: CliqueWrites { conflicting_names, ..CliqueWrites::default() },
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),

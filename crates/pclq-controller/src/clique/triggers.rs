@@ -3,14 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::executor::Executor;
-use grove_controller::plan::Target;
 use grove_controller::predicates;
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::triggers::{self, Trigger};
@@ -19,7 +16,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::gang_pods::{LimitedCliques, groups_below_share, references};
 use crate::gated_cliques::gates_cliques;
 use crate::pod::labelled_clique;
 
@@ -27,12 +23,6 @@ use crate::pod::labelled_clique;
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
     let needs_reconcile = needs_reconcile(delta) || (was_scheduled(delta) && gates_any_clique(cliques, delta));
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
-}
-
-/// The cliques whose patch of pod references failed after it was queued.
-pub(super) fn cliques_of_failed_patches(executor: &Executor) -> impl Stream<Item = ObjectRef<PodClique>> + use<> {
-    let clique = |owner: Target| ObjectRef::new(&owner.name).within(&owner.namespace.unwrap_or_default());
-    executor.failed_patches().map(clique)
 }
 
 /// The current and the previous controller of the pod; for a pod without controller, the clique that could adopt it.
@@ -76,29 +66,18 @@ fn gates_any_clique(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool 
     gang.is_some_and(|(namespace, gang)| gates_cliques(cliques, &namespace, &gang))
 }
 
-/// The cliques of the changed pod groups, and those that get more references because the gang has another number of pod groups or fewer
-/// references. They need a reconcile if the gang was created or deleted, or its `PodGroup` was decided; another change of
-/// their pod groups only changes their status.
-pub(super) fn cliques_of_gang(
-    cliques: &Cache<PodClique>,
-    limited: &LimitedCliques,
-    delta: &Delta<PodGang>,
-) -> Vec<Trigger<PodClique>> {
+/// The cliques of the changed pod groups. They need a reconcile if the gang was created or deleted, or its `PodGroup` was decided; another
+/// change of their pod groups only changes their status.
+pub(super) fn cliques_of_gang(delta: &Delta<PodGang>) -> Vec<Trigger<PodClique>> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
     let is_replaced = uid(old) != uid(new);
-    let (old_groups, new_groups) = (pod_groups(old), pod_groups(new));
-    let has_other_count = old_groups.len() != new_groups.len();
-    let has_free_references = has_other_count || references(new_groups) < references(old_groups);
     let mut names = changed_pod_groups(delta);
     let annotation = |gang: Option<&PodGang>, key| gang.and_then(|gang| gang.annotations().get(key).cloned());
     let has_other = |key| annotation(old, key) != annotation(new, key);
     let has_other_pod_group =
         old.is_some() && new.is_some() && (has_other(labels::POD_GROUP) || has_other(labels::POD_GROUP_SPEC));
     if has_other_pod_group {
-        names.extend(new_groups.iter().map(|group| group.name.as_str()));
-    }
-    if let Some(gang) = new.filter(|_| has_free_references) {
-        names.extend(groups_below_share(cliques, limited, gang).into_iter().map(|group| group.name.as_str()));
+        names.extend(pod_groups(new).iter().map(|group| group.name.as_str()));
     }
     let namespace = delta.object().and_then(|gang| gang.namespace()).unwrap_or_default();
     let clique = |name| ObjectRef::new(name).within(&namespace);
@@ -118,31 +97,14 @@ fn pod_groups(gang: Option<&PodGang>) -> &[PodGroup] {
     gang.map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default()
 }
 
-/// The names of the pod groups that were added, removed, moved or changed, or of a replaced gang: the uid of the gang and the position
-/// of the pod group are preconditions of a patch of the pod references. If a pod group has another name, also those of the groups behind
-/// it: their shares of the pod references depend on it. A change of the phase or the conditions of a gang triggers no clique.
+/// The names of the pod groups that differ from those at the same position, and of all groups of a replaced gang. A change of the phase or the
+/// conditions of a gang triggers no clique.
 pub(super) fn changed_pod_groups(delta: &Delta<PodGang>) -> BTreeSet<&str> {
     let [old, new] = [&delta.old, &delta.new].map(|gang| active(gang.as_deref()));
-    changed_names(pod_groups(old).iter(), pod_groups(new).iter(), uid(old) != uid(new))
-}
-
-/// The names of the pod groups that differ from those at the same position, and of all groups from the first other name on. It reads
-/// each pod group once.
-pub(super) fn changed_names<'a>(
-    old: impl Iterator<Item = &'a PodGroup>,
-    new: impl Iterator<Item = &'a PodGroup>,
-    changes_all: bool,
-) -> BTreeSet<&'a str> {
-    let (mut old, mut new) = (old.fuse(), new.fuse());
-    let (mut changed, mut changes_rest) = (BTreeSet::new(), changes_all);
-    loop {
-        let (before, after) = (old.next(), new.next());
-        if before.is_none() && after.is_none() {
-            return changed;
-        }
-        changes_rest |= before.map(|group| &group.name) != after.map(|group| &group.name);
-        if changes_rest || before != after {
-            changed.extend(before.into_iter().chain(after).map(|group| group.name.as_str()));
-        }
-    }
+    let (old_groups, new_groups) = (pod_groups(old), pod_groups(new));
+    let is_replaced = uid(old) != uid(new);
+    let positions = 0..old_groups.len().max(new_groups.len());
+    let both = positions.map(|at| [old_groups.get(at), new_groups.get(at)]);
+    let changed = both.filter(|[before, after]| is_replaced || before != after);
+    changed.flatten().flatten().map(|group| group.name.as_str()).collect()
 }

@@ -13,7 +13,6 @@ use serde_json::json;
 
 use super::{Observed, check, gang, plan, snapshot};
 use crate::clique::triggers::cliques_of_gang;
-use crate::gang_pods::LimitedCliques;
 use crate::gating_gangs::{GatingGangState, GatingGangs};
 
 #[test]
@@ -268,7 +267,7 @@ fn another_pod_group_of_the_gang_triggers_all_its_cliques() {
     };
     let triggered = |old: &str, new: &str| {
         let delta = Delta { old: with(old), new: with(new) };
-        let triggers = cliques_of_gang(&Cache::from_objects([]), &LimitedCliques::default(), &delta);
+        let triggers = cliques_of_gang(&delta);
         triggers.iter().filter(|trigger| matches!(trigger, Trigger::Reconcile(_))).count()
     };
     let groups = gang(&json!([])).spec.podgroups.len();

@@ -18,7 +18,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, R
 use serde_json::json;
 
 use super::snapshot;
-use crate::clique::{CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE, reconcile};
+use crate::clique::{CLAIM_KINDS, CONTROLLER, reconcile};
 use crate::context::Context;
 use crate::informers::PclqCaches;
 use crate::tombstones::Tombstones;
@@ -63,7 +63,7 @@ impl Fixture {
             orphan_deletions: OrphanDeletions::default(),
             terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),
         };
-        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches, CLAIM_KINDS, CONTROLLER, REFERENCES_STAGE);
+        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches, CLAIM_KINDS, CONTROLLER);
         Self { ctx, log }
     }
 
