@@ -1,5 +1,5 @@
 //! The layout rules of this repository, as tests: dependencies between crates and modules, purity, writers to the API server,
-//! sizes, names and wording. Every rule is a pure function from text to violations. One test applies it to the repository,
+//! and sizes. Every rule is a pure function from text to violations. One test applies it to the repository,
 //! another shows that it finds a planted violation.
 
 /// An inline module, so that the rules are in `layout/` and do not become test binaries of their own.
@@ -9,7 +9,6 @@ mod layout {
     mod documents;
     mod features;
     mod files;
-    mod house_words;
     mod images;
     mod interface;
     mod layers;
@@ -25,7 +24,6 @@ mod layout {
     mod sizes;
     mod source;
     mod tree;
-    mod type_names;
     mod watched_kinds;
     mod wording;
     mod writers;

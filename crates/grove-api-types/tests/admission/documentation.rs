@@ -12,7 +12,8 @@ const INTRODUCTION: &str = "# Admission
 
 This page lists the defaults that the webhook sets, and the rules by which admission denies creates and updates of sets and
 topologies. Both are functions of the object, the old object and facts about the cluster, in `crates/grove-api-types/src/admission`.
-Each row of the tables is a test case, and a test generates this page from the rows.
+Each row is a test case, and a test generates this page. The tests have further cases: those that are allowed, and those with the same
+message as another row.
 
 A denial lists all errors. Each error contains the field, its value and the remedy, in the format of Kubernetes. Several errors are
 joined as `[first, second]`. A warning does not deny a request.
@@ -56,6 +57,13 @@ fn result(errors: &[String], warnings: &[String]) -> String {
     if messages.is_empty() { "allowed".to_owned() } else { code(&messages) }
 }
 
+/// The last part of a message, without quoted values and numbers: it is the same in all messages of one kind.
+fn without_values(message: &str) -> String {
+    let last = message.rsplit(": ").next().unwrap_or(message);
+    let unquoted = last.split(['"', '\'']).step_by(2).collect::<String>();
+    unquoted.chars().filter(|char| !char.is_ascii_digit()).collect()
+}
+
 fn operations(row: &Row) -> String {
     let operations = match row.operations {
         Operations::CreateAndUpdate => "create, update",
@@ -78,7 +86,12 @@ fn add_file(page: &mut String, rows: &[Row], title: &str) {
         writeln!(page, "- `{}`: {}", rule.name(), rule.description()).expect(WRITE);
     }
     *page += "\n| rule | case | operations | result | source |\n|---|---|---|---|---|\n";
-    for row in rows {
+    let mut shown = BTreeSet::new();
+    let is_new = |row: &&Row| {
+        let message = [&row.errors, &row.crd_errors, &row.errors_on_update, &row.warnings].into_iter().flatten().next();
+        message.is_some_and(|message| shown.insert((row.rule.clone(), without_values(message))))
+    };
+    for row in rows.iter().filter(is_new) {
         let (rule, case, source) = (&row.rule, cell(&row.case), &row.source);
         let errors = if row.schema_only { &row.crd_errors } else { &row.errors };
         let on_update = row.errors_on_update.iter().map(|text| format!("on update also: {text}"));
@@ -150,7 +163,7 @@ fn add_rules_without_webhooks(page: &mut String) {
 }
 
 #[test]
-fn the_page_contains_each_row() {
+fn the_page_contains_each_message() {
     let mut page = INTRODUCTION.to_owned();
     for (file, title) in FILES {
         add_file(&mut page, &rows::of_file(file), title);

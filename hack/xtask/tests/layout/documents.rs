@@ -1,5 +1,5 @@
-//! Documents: the architecture page links every decision record, the invariants of all pages and the rows of the threat model name existing
-//! tests, all named Rust files exist, and documents are short.
+//! Documents: the architecture page links every decision record, the rows of the threat model name existing tests, and all named Rust files
+//! exist.
 
 use super::{source::Source, tree};
 use std::{collections::BTreeSet, fs, path::Path};
@@ -11,29 +11,10 @@ const WITHOUT_TEST: [&str; 2] = ["a property of Kubernetes", "a risk that remain
 /// A test that compares files shows nothing about an attack.
 const COMPARES_FILES: &str = "generated_files_are_fresh";
 const DECISIONS: &str = "docs/adr/";
-const PAGE_LINES: usize = 250;
-const DECISION_LINES: usize = 60;
 
 fn unlinked_decisions(page: &str, decisions: &[&str]) -> Vec<String> {
     let links = |path: &str| page.contains(&format!("]({})", path.trim_start_matches("docs/")));
     decisions.iter().filter(|path| !links(path)).map(|path| format!("{path} is not linked from {PAGE}")).collect()
-}
-
-/// An invariant is a line that begins with `**Invariant:**`, alone or as an item of a list, and ends with
-/// `(`test`, `test`)`.
-fn unproven_invariants(page: &Source, tests: &BTreeSet<String>) -> Vec<String> {
-    let (mut violations, path) = (Vec::new(), &page.path);
-    for (at, line) in page.text.lines().enumerate().filter(|(_, line)| line.contains("**Invariant:**")) {
-        let names: Vec<&str> =
-            line.rsplit_once('(').map_or("", |(_, names)| names).split('`').skip(1).step_by(2).collect();
-        if names.is_empty() {
-            violations.push(format!("{path}:{}: names no test", at + 1));
-        }
-        let name_of = |path: &&str| path.rsplit("::").next().unwrap_or_default().to_owned();
-        let missing = names.iter().filter(|path| !tests.contains(&name_of(path)));
-        violations.extend(missing.map(|name| format!("{path}:{}: there is no test {name}", at + 1)));
-    }
-    violations
 }
 
 /// The last column of each table of the threat model has the names of tests, or shows why there is none.
@@ -67,16 +48,6 @@ fn missing_files(document: &Source, files: &[&str]) -> Vec<String> {
     violations
 }
 
-fn too_long(document: &Source) -> Vec<String> {
-    let limit = match document.path.as_str() {
-        PAGE => PAGE_LINES,
-        path if path.starts_with(DECISIONS) => DECISION_LINES,
-        _ => usize::MAX,
-    };
-    let lines = document.text.lines().count();
-    if lines <= limit { Vec::new() } else { vec![format!("{}: {lines} lines, at most {limit}", document.path)] }
-}
-
 /// The names of all functions under a `test` attribute.
 pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -108,28 +79,6 @@ fn every_decision_is_linked() {
 fn an_unlinked_decision_is_found() {
     let decisions = ["docs/adr/0001-a.md", "docs/adr/0002-b.md"];
     tree::assert_one(&unlinked_decisions("see [a](adr/0001-a.md)", &decisions), "0002-b.md is not linked");
-}
-
-#[test]
-fn every_invariant_names_a_test_that_exists() {
-    let tests = test_names(&tree::sources());
-    let pages = tree::files(&[".md"]);
-    tree::assert_none(&pages.iter().flat_map(|page| unproven_invariants(page, &tests)).collect::<Vec<_>>());
-    let has_invariant =
-        |path: &str| pages.iter().any(|page| page.path == path && page.text.contains("- **Invariant:**"));
-    assert!(has_invariant(PAGE) && has_invariant("docs/webhook-server.md"));
-}
-
-#[test]
-fn an_invariant_without_its_test_is_found() {
-    let tests = test_names(&[Source::new(
-        "a.rs",
-        "#[test]\nfn it_holds() {}\n#[tokio::test]\nasync fn it_runs() {}\nfn no() {}",
-    )]);
-    let unproven = |line: &str| unproven_invariants(&Source::new(PAGE, line), &tests);
-    tree::assert_none(&unproven("- **Invariant:** it holds (`a::it_holds`, `it_runs`)."));
-    tree::assert_one(&unproven("**Invariant:** it holds."), "names no test");
-    tree::assert_one(&unproven("**Invariant:** it holds (`no`)."), "no test no");
 }
 
 #[test]
@@ -171,15 +120,4 @@ fn a_missing_rust_file_is_found() {
             &format!("{PAGE}:1: there is no file {}", path.trim_start_matches("<kind>/")),
         );
     }
-}
-
-#[test]
-fn documents_stay_short() {
-    tree::assert_none(&tree::files(&[".md"]).iter().flat_map(too_long).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_long_document_is_found() {
-    tree::assert_one(&too_long(&Source::new("docs/adr/0001-a.md", &"a\n".repeat(61))), "61 lines");
-    tree::assert_one(&too_long(&Source::new(PAGE, &"a\n".repeat(251))), "251 lines");
 }
