@@ -90,7 +90,7 @@ where
         self
     }
 
-    /// Enqueues the owners of children of all kinds, and the owners that wait for a name: for a change or a deletion of a
+    /// Enqueues the owners of children of all kinds: for a change or a deletion of a
     /// child, after a relist, and for the deletion of an object that may release quota for a rejected create.
     #[must_use]
     pub fn owns<O: OwnerKind<Object = K>>(self, children: &ChildTracker<O>) -> Self {

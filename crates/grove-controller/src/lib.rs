@@ -17,6 +17,7 @@ pub mod children;
 pub mod shared_informer_factory;
 
 pub mod plan;
+pub mod reconciler;
 
 pub mod executor;
 
@@ -30,7 +31,6 @@ pub mod group_kind;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod name_conflict;
-pub mod name_waiters;
 pub mod orphan_deletions;
 pub mod rejections;
 

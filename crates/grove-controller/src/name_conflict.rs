@@ -1,27 +1,61 @@
 //! Name conflicts: an object that an owner does not control has the name of a child that the owner wants to create. Pure.
 //!
-//! The plan omits the create and all later creates of the same replica (`children/step_filter.rs`), and waits. A change of the object
-//! triggers the owner (`name_waiters.rs`).
+//! The plan omits the create and all later creates of the same replica (`children/step_filter.rs`), and is repeated after
+//! [`RETRY_DELAY`]: no watch event of a foreign object triggers the owner. Conflicts are rare.
 //!
 //! The conflicts here are those in the caches. The executor finds the others after *already exists*. A pod takes another name
 //! instead: see `clique/plan/names.rs` of pclq-controller.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use grove_api_types::{
     conditions::available,
-    ownership::{self, controller_of},
+    ownership::{self, controller_of, is_controlled_by},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt, core::ApiResource};
 use serde_json::Value;
 
-use grove_runtime::{api_error::ApiError, caches::UnreadableObject};
+use grove_runtime::{
+    api_error::ApiError,
+    caches::{Cache, UnreadableObject},
+};
 
 use crate::{
     group_kind::{group_kind_of, is_of_group_kind},
     plan::{Create, Step, Target, Waiting},
 };
+
+/// The time until the next plan of an owner with a conflict.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The same if the object is being deleted.
+const RETRY_DELAY_OF_TERMINATING: Duration = Duration::from_secs(1);
+
+/// The objects with these names in the cache that `owner` does not control, or that could not be decoded.
+pub(crate) fn find<K, Owner>(
+    cache: &Cache<K>,
+    owner: &Owner,
+    names: impl IntoIterator<Item = impl AsRef<str>>,
+) -> Vec<NameConflict>
+where
+    K: Resource<DynamicType = ()>,
+    Owner: Resource<DynamicType = ()>,
+{
+    let namespace = owner.namespace().unwrap_or_default();
+    let conflict = |name: &str| {
+        if let Some(object) = cache.unreadable(&namespace, name) {
+            return Some(NameConflict::with_unreadable::<K>(&object));
+        }
+        let object = cache.get(&namespace, name).filter(|object| !is_controlled_by(&**object, owner));
+        object.map(|object| NameConflict::with(&*object))
+    };
+    names.into_iter().filter_map(|name| conflict(name.as_ref())).collect()
+}
+
+/// When the plan is repeated that waits for this reason.
+pub(crate) fn retry_delay(waiting: &Waiting) -> Duration {
+    if waiting.reason == available::NAME_TERMINATING { RETRY_DELAY_OF_TERMINATING } else { RETRY_DELAY }
+}
 
 /// An existing object with the name of a desired child that its owner does not control, or that could not be decoded.
 #[derive(Clone, Debug, PartialEq)]

@@ -90,7 +90,7 @@ pub async fn read_template(client: &Client, namespace: &str, name: &str) -> Resu
 }
 
 /// The errors of the live reads of the templates of one object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TemplateReadErrors {
     /// The first one, and the name of its template.
     first: Option<(String, ApiError)>,

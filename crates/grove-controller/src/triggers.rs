@@ -14,7 +14,6 @@ use tokio::sync::watch;
 
 use crate::{
     create_state::CreateState,
-    name_waiters::NameWaiters,
     terminating_namespaces::{SlimNamespace, TerminatingNamespaces},
 };
 
@@ -41,22 +40,6 @@ impl<K: Resource> From<ObjectRef<K>> for Trigger<K> {
     }
 }
 
-/// Every `Owner` to reconcile because of a delta of a child: its controller, its controller before the change, and the
-/// owners that wait for its name. Each of them occurs once.
-fn owners_and_name_waiters<Child, Owner>(waiters: &NameWaiters<Owner>, delta: &Delta<Child>) -> Vec<ObjectRef<Owner>>
-where
-    Child: Resource<DynamicType = ()>,
-    Owner: Resource<DynamicType = ()>,
-{
-    let mut owners = controllers_of(delta);
-    for waiter in waiters.take(delta) {
-        if !owners.contains(&waiter) {
-            owners.push(waiter);
-        }
-    }
-    owners
-}
-
 /// The controller of the child, and the one that it had before the change, as far as they are of the kind `Owner`.
 pub fn controllers_of<Child, Owner>(delta: &Delta<Child>) -> Vec<ObjectRef<Owner>>
 where
@@ -78,46 +61,42 @@ where
     Some(child.namespace.iter().fold(object, |object, namespace| object.within(namespace)))
 }
 
-/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller, and the owners that
-/// wait for the name. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries
+/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries
 /// owners in its namespace that wait for quota.
 pub fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
     needs_reconcile: fn(&Delta<Child>) -> bool,
     creates: &CreateState<Owner>,
-    name_waiters: &NameWaiters<Owner>,
 ) -> BoxStream<'static, Trigger<Owner>>
 where
     Child: Resource<DynamicType = ()> + Send + Sync + 'static,
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let (creates, name_waiters) = (creates.clone(), name_waiters.clone());
+    let creates = creates.clone();
     let triggers = move |delta: Delta<Child>| {
         let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
         let needs_reconcile = needs_reconcile(&delta);
-        let owners = owners_and_name_waiters(&name_waiters, &delta).into_iter();
-        stream::iter(retries.chain(owners.map(move |owner| Trigger::new(needs_reconcile, owner))))
+        stream::iter(
+            retries.chain(controllers_of(&delta).into_iter().map(move |owner| Trigger::new(needs_reconcile, owner))),
+        )
     };
     deltas.flat_map(triggers).boxed()
 }
 
-/// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller, and the owners that wait
-/// for its name. A deletion ends the expectation of its create, and retries owners in its namespace that wait for quota.
+/// The owners to enqueue because a child became unreadable, was repaired or was deleted: its controller. A deletion ends the expectation of its create, and retries owners in its namespace that wait for quota.
 pub fn enqueue_owners_of_unreadable<Child, Owner>(
     children: &Cache<Child>,
     creates: &CreateState<Owner>,
-    name_waiters: &NameWaiters<Owner>,
 ) -> BoxStream<'static, Trigger<Owner>>
 where
     Child: Resource<DynamicType = ()> + Send + Sync + 'static,
     Owner: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let (cache, creates, name_waiters) = (children.clone(), creates.clone(), name_waiters.clone());
+    let (cache, creates) = (children.clone(), creates.clone());
     let triggers = move |object: Arc<UnreadableObject>| {
         let retries = creates.observe_unreadable(&cache, &object).into_iter().map(Trigger::Retry);
-        let owners =
-            controller(&object.metadata).into_iter().chain(name_waiters.take_by_name::<Child>(&object.metadata));
-        stream::iter(retries.chain(owners.map(Trigger::Reconcile)).collect::<Vec<_>>())
+        let owner = controller(&object.metadata).map(Trigger::Reconcile);
+        stream::iter(retries.chain(owner).collect::<Vec<_>>())
     };
     children.subscribe_unreadable().flat_map(triggers).boxed()
 }
@@ -238,8 +217,7 @@ mod tests {
         let mut owner = ReplicaSet::default();
         (owner.metadata.namespace, owner.metadata.uid) = (Some("ns".into()), Some("u".into()));
         let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
-        let name_waiters = NameWaiters::new(&Cache::from_objects([]));
-        let mut triggers = enqueue_owners_of_unreadable(&children, &creates, &name_waiters);
+        let mut triggers = enqueue_owners_of_unreadable(&children, &creates);
         let mut enqueued = || triggers.next().now_or_never().flatten().is_some();
 
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
@@ -260,7 +238,6 @@ mod tests {
     async fn the_deletion_of_a_child_that_cannot_be_decoded_retries_the_rejected_creates_of_its_namespace() {
         let (children, writer) = Cache::<Pod>::with_writer(InformerOptions::default());
         let creates = CreateState::<ReplicaSet>::new(CreateBackoff::default());
-        let name_waiters = NameWaiters::new(&Cache::from_objects([]));
         let mut child = Pod::clone(&pod("ReplicaSet", "apps/v1", "o"));
         let quota = ApiError::new(403, "Forbidden", "pods \"p\" is forbidden: exceeded quota: small");
         let (target, result) = (Target::of(&child), Err(quota));
@@ -270,7 +247,7 @@ mod tests {
         (owner.metadata.name, owner.metadata.namespace) = (Some("rejected".into()), Some("ns".into()));
         creates.backoff.record(&owner, &BackedOffCreates::default(), &result);
 
-        let mut triggers = enqueue_owners_of_unreadable(&children, &creates, &name_waiters);
+        let mut triggers = enqueue_owners_of_unreadable(&children, &creates);
         let mut enqueued = || {
             let triggers = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
             let name = |trigger: Trigger<ReplicaSet>| match trigger {

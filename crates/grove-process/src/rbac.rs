@@ -210,7 +210,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "the text is the test")]
     fn rules_are_rendered_with_their_reasons() {
         let rules = [
             PolicyRule::for_resource::<Pod>(&[Verb::Get, Verb::Delete], "manage the pods"),

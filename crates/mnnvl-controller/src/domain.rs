@@ -10,13 +10,14 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::compute_domain::ComputeDomain;
 use grove_controller::controller::ControllerBuilder;
+use grove_controller::executor::Executor;
 use grove_controller::manager::Manager;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::triggers::enqueue_on_list;
+use kube::Client;
 
 use self::triggers::{domains_of_clique, domains_of_pod, domains_of_set};
-use crate::context::DomainContext;
 use crate::informers::MnnvlCaches;
 use crate::lost_owner::has_finalizer;
 
@@ -30,7 +31,23 @@ mod triggers;
 mod tests;
 
 /// The name of the controller in logs, metrics and events.
-pub(crate) const CONTROLLER: &str = "computedomain-release-controller";
+const CONTROLLER: &str = "computedomain-release-controller";
+
+/// The dependencies of the reconciler of domains.
+pub(crate) struct DomainContext {
+    pub(crate) caches: MnnvlCaches,
+    pub(crate) executor: Executor,
+    /// For live reads.
+    pub(crate) client: Client,
+}
+
+impl DomainContext {
+    /// The context of the reconciler.
+    pub(crate) fn new(manager: &Manager, caches: MnnvlCaches) -> Arc<Self> {
+        let executor = manager.executor().with_reporting_controller(CONTROLLER);
+        Arc::new(Self { caches, executor, client: manager.client() })
+    }
+}
 
 /// Reconciles domains until the service is stopped.
 pub(crate) async fn run(manager: &Manager, ctx: Arc<DomainContext>) {

@@ -7,9 +7,9 @@
 
 use futures::future::{OptionFuture, join3};
 use grove_controller::manager::Manager;
+use grove_controller::reconciler::{self, Context};
 use grove_runtime::runtime::Runtime;
 
-mod context;
 mod domain;
 mod informers;
 mod lost_owner;
@@ -20,8 +20,9 @@ mod set_owner;
 mod startup_check;
 mod state_sync;
 
-use context::{DomainContext, SetContext};
+use domain::DomainContext;
 use informers::MnnvlCaches;
+use set::SetReconciler;
 use state_sync::StateSyncContext;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
@@ -39,11 +40,10 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     }
     let manager = &Manager::new(runtime)?;
     let caches = MnnvlCaches::start(manager);
-    let domain_ctx = DomainContext::new(manager, caches.clone(), domain::CONTROLLER);
-    let set_ctx = SetContext::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS);
+    let domain_ctx = DomainContext::new(manager, caches.clone());
     let state_sync_ctx = StateSyncContext::start(manager);
     // On the heap: they are large futures.
-    let sets = Box::pin(set::run(manager, set_ctx));
+    let sets = Box::pin(reconciler::run(Context::<SetReconciler>::new(manager, caches)));
     let domains = Box::pin(domain::run(manager, domain_ctx));
     let states = Box::pin(OptionFuture::from(state_sync_ctx.map(|ctx| state_sync::run(manager, ctx))));
     manager

@@ -12,9 +12,15 @@ use crate::gated_cliques::gang_key;
 pub(crate) const PODS_BY_GANG: Sum<PodClique> =
     Sum { name: "gang-pods", value: key_of_gang, amount: desired_pods, scope: IndexScope::Namespaced };
 
-/// Whether references to all desired pods fit into the gang beside its pod groups. Admission denies other gangs.
-pub(crate) fn fits(cliques: &Cache<PodClique>, (namespace, gang): (&str, &str), groups: usize) -> bool {
-    cliques.sum(&PODS_BY_GANG, &gang_key(namespace, gang)).saturating_add(groups) <= MAX_GANG_SIZE
+/// The number of references that fit into the gang beside its pod groups; `None` if references to all desired pods fit. Admission denies
+/// larger gangs.
+pub(crate) fn max_references(
+    cliques: &Cache<PodClique>,
+    (namespace, gang): (&str, &str),
+    groups: usize,
+) -> Option<usize> {
+    let max = MAX_GANG_SIZE.saturating_sub(groups);
+    (cliques.sum(&PODS_BY_GANG, &gang_key(namespace, gang)) > max).then_some(max)
 }
 
 /// The number of desired pods of a clique.

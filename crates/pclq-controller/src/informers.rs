@@ -13,12 +13,13 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
 use crate::claims::BY_CLAIM_AND_TEMPLATE;
+use crate::clique_memory::CliqueMemory;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
 use crate::pod;
 use crate::tombstones::Tombstones;
 
-/// `PodClique`s, and the objects that their reconciler reads.
+/// `PodClique`s, the objects that their reconciler reads, and what it remembers.
 pub(crate) struct PclqCaches {
     /// All cliques.
     pub(crate) cliques: Cache<PodClique>,
@@ -40,6 +41,8 @@ pub(crate) struct PclqCaches {
     pub(crate) terminating_namespaces: TerminatingNamespaces,
     /// The informers of the child kinds.
     pub(crate) informers: SharedInformerFactory,
+    /// What the reconciler remembers.
+    pub(crate) memory: CliqueMemory,
 }
 
 /// Starts the informers. Cliques without claims need neither the kinds of claims nor the permission for them.
@@ -69,6 +72,7 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
         orphan_deletions,
         terminating_namespaces: manager.start_namespace_informer(),
         informers,
+        memory: CliqueMemory::default(),
     }
 }
 

@@ -3,15 +3,18 @@
 //! Start with the reconcilers, `clique` and `pod_references`: they list what triggers a reconcile and show the flow from the snapshot to the
 //! writes.
 
+use std::sync::Arc;
+
 use grove_api_types::resource_claim::SharingLevel;
 use grove_controller::manager::Manager;
+use grove_controller::reconciler::{self, Context, Reconciler};
 use grove_controller::resource_claims;
 use grove_runtime::runtime::Runtime;
 
 mod claims;
 mod clique;
+mod clique_memory;
 mod clique_owner;
-mod context;
 mod gang_pods;
 mod gated_cliques;
 mod gating_gangs;
@@ -24,7 +27,8 @@ mod retired_claims;
 mod tombstones;
 mod write_history;
 
-use context::Context;
+use clique::CliqueReconciler;
+use clique_memory::CliqueMemory;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pclq-controller";
@@ -38,8 +42,13 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let caches = informers::start(manager);
     resource_claims::register_metric(manager, &caches.claims, &[SharingLevel::Clique])?;
     let references = Box::pin(pod_references::run(manager, pod_references::Context::new(manager, &caches)));
-    let ctx = Context::new(manager, caches, clique::CLAIM_KINDS, clique::CONTROLLER);
-    let cliques = Box::pin(clique::run(manager, ctx));
+    let cliques = Context::<CliqueReconciler>::new(manager, caches);
+    for (name, count) in CliqueMemory::MAPS {
+        let cliques = Arc::downgrade(&cliques);
+        let count = move || cliques.upgrade().map_or(0, |ctx| count(&ctx.caches.memory));
+        manager.state_metrics().add(CliqueReconciler::CONTROLLER, name, count);
+    }
+    let cliques = Box::pin(reconciler::run(cliques));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {

@@ -1,77 +1,85 @@
-//! The `PodGang` reconciler; start here.
+//! The reconciler of the status of `PodGang`s; start here.
 //!
-//! The reconciler of sets creates and deletes gangs; this one writes only their status. [`triggers()`] lists what enqueues a
-//! gang. [`reconcile()`] takes a snapshot of the gang and its cliques from the caches (`observe`) and writes the new status.
-//! Gangs have a controller of their own, so that the gangs of one set are queued and written separately.
-
-use std::sync::Arc;
+//! The reconciler of sets creates and deletes gangs; this one writes only their status, so its plan is empty. Gangs have a controller of their
+//! own, so that the gangs of one set are queued and written separately.
 
 use futures::StreamExt;
-use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangStatus};
+use grove_controller::children::OwnerKind;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::manager::Manager;
 use grove_controller::plan::Plan;
-use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::requeue::Requeue;
-use grove_controller::status_writer::ExecutedPlan;
+use grove_controller::reconciler::{self, Reconciler, Snapshot};
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::status_limiter::StatusChange;
+use grove_controller::status_patch::StatusOwnership;
 use grove_controller::triggers::Trigger;
+use grove_runtime::caches::Cache;
+use k8s_openapi::jiff::Timestamp;
 
+use self::observed::Observed;
 use self::triggers::gang_of_clique;
-use crate::context::Context;
+use crate::informers::PcsCaches;
 
-mod desired;
 mod observe;
 mod observed;
-mod plan;
 mod status;
 mod triggers;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::desired::CHILD_KINDS;
-use self::observed::GangOwner;
+pub(crate) type Context = reconciler::Context<GangReconciler>;
 
-/// The name of the controller in logs, metrics and events.
-pub(crate) const CONTROLLER: &str = "podgang-status-controller";
+/// Gangs have no children: their set creates their cliques, and the cliques create their pods.
+#[derive(Debug)]
+pub(crate) struct GangOwner;
 
-/// Reconciles gangs until the service is stopped.
-pub(crate) async fn run(manager: &Manager, ctx: Arc<Context<GangOwner>>) {
-    let cleanup = Arc::clone(&ctx);
-    triggers(&ctx)
-        .concurrency(manager.config().controllers.pod_gang.concurrent_syncs)
-        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(manager, ctx, reconcile)
-        .await;
+impl OwnerKind for GangOwner {
+    type Object = PodGang;
+    type Expansion<'a> = ();
+    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
 }
 
-/// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
-/// - a change of the gang itself;
-/// - a change of a clique whose pods belong to the gang, which triggers a status update.
-fn triggers(ctx: &Context<GangOwner>) -> ControllerBuilder<PodGang> {
-    let (gangs, cliques) = (&ctx.caches.gangs, ctx.caches.cliques.subscribe());
-    ControllerBuilder::new(CONTROLLER, gangs.clone(), gangs.subscribe())
-        .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
+/// Reconciles gangs.
+pub(crate) struct GangReconciler;
+
+impl Reconciler for GangReconciler {
+    type Owner = GangOwner;
+    type Caches = PcsCaches;
+    type Snapshot = Observed;
+
+    const CONTROLLER: &'static str = "podgang-status-controller";
+
+    fn concurrency(config: &OperatorConfiguration) -> u16 {
+        config.controllers.pod_gang.concurrent_syncs
+    }
+
+    fn informers(caches: &PcsCaches) -> (&Cache<PodGang>, &SharedInformerFactory) {
+        (&caches.gangs, &caches.informers)
+    }
+
+    /// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
+    /// - a change of the gang itself;
+    /// - a change of a clique whose pods belong to the gang, which triggers a status update.
+    fn triggers(ctx: &Context, controller: ControllerBuilder<PodGang>) -> ControllerBuilder<PodGang> {
+        let cliques = ctx.caches.cliques.subscribe();
+        controller
+            .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
+    }
+
+    fn observe(ctx: &Context, gang: &PodGang, _now: Timestamp) -> Observed {
+        observe::observe(&ctx.caches, gang)
+    }
+
+    fn status(observed: &Observed, _: &Plan, _: &ExecutionResult, now: Timestamp) -> (PodGangStatus, StatusChange) {
+        (status::status(observed, now), status::status_change(observed))
+    }
 }
 
-async fn reconcile(gang: Arc<PodGang>, ctx: Arc<Context<GangOwner>>) -> Result<Requeue, ReconcileError> {
-    let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &gang);
-    let plan = plan::plan(&observed, now);
-    let result = ctx.executor.execute(&*gang, &plan).await;
-    let status = |result: &ExecutionResult| {
-        let status = status::status(&observed, &plan, result, now);
-        let change = status::status_change(&observed, &status);
-        (status, change)
-    };
-    let is_terminating = observed.is_terminating();
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating };
-    ctx.status_writer.write_after(&*gang, executed, status).await
-}
-
-/// Drops the in-memory state of a deleted gang, which has no children.
-fn cleanup_plan(ctx: &Context<GangOwner>, deleted: &PodGang) -> Plan {
-    ctx.status_writer.forget(deleted);
-    Plan::new()
+impl Snapshot for Observed {
+    fn omits_status(&self) -> bool {
+        self.is_terminating()
+    }
 }

@@ -6,11 +6,11 @@
 
 use futures::future::join3;
 use grove_controller::manager::Manager;
+use grove_controller::reconciler::{self, Context, Reconciler};
 use grove_runtime::runtime::Runtime;
 
 mod children;
 mod compute_domains;
-mod context;
 mod gang;
 mod incarnations;
 mod informers;
@@ -23,8 +23,10 @@ mod topologies;
 #[cfg(test)]
 mod tests;
 
-use context::Context;
+use gang::GangReconciler;
 use informers::PcsCaches;
+use scaling_group::GroupReconciler;
+use set::SetReconciler;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pcs-controller";
@@ -36,18 +38,12 @@ pub const NAME: &str = "pcs-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = &PcsCaches::start(manager);
-    // The sets and the scaling groups share the map.
-    caches.orphan_deletions.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
-    caches.incarnations.add_state_metrics(manager.state_metrics(), set::CONTROLLER);
+    caches.incarnations.add_state_metrics(manager.state_metrics(), SetReconciler::CONTROLLER);
     caches.resource_claims.register_metric(manager)?;
-    let set_ctx = Context::new(manager, caches, set::CONTROLLER, set::CHILD_KINDS, &caches.sets);
-    let group_ctx =
-        Context::new(manager, caches, scaling_group::CONTROLLER, scaling_group::CHILD_KINDS, &caches.groups);
-    let gang_ctx = Context::new(manager, caches, gang::CONTROLLER, gang::CHILD_KINDS, &caches.gangs);
     // On the heap: together they would make a large future.
-    let sets = Box::pin(set::run(manager, set_ctx));
-    let groups = Box::pin(scaling_group::run(manager, group_ctx));
-    let gangs = Box::pin(gang::run(manager, gang_ctx));
+    let sets = Box::pin(reconciler::run(Context::<SetReconciler>::new(manager, caches.clone())));
+    let groups = Box::pin(reconciler::run(Context::<GroupReconciler>::new(manager, caches.clone())));
+    let gangs = Box::pin(reconciler::run(Context::<GangReconciler>::new(manager, caches.clone())));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {

@@ -1,24 +1,37 @@
-//! The `ClusterTopology` reconciler; start here.
+//! The reconciler of `ClusterTopology`s; start here.
 //!
-//! [`triggers()`] lists what enqueues a topology. [`reconcile()`] takes a snapshot of the topology, the sets that refer to it, the nodes and
-//! the topology objects of schedulers (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the
-//! status. [`crate::default_topology`] creates the configured default topology.
+//! [`TopologyReconciler`] lists what enqueues a topology, and the steps of a reconcile: it takes a snapshot of the topology, the sets that refer to
+//! it, the nodes and the topology objects of schedulers (`observe`), computes the next writes (`plan`), and after their execution the status
+//! (`status`). [`crate::default_topology`] creates the configured default topology.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use grove_api_types::v1alpha1::ClusterTopology;
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyStatus};
+use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::manager::Manager;
+use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::requeue::Requeue;
-use grove_controller::status_writer::ExecutedPlan;
+use grove_controller::reconciler::{self, Reconciler, Snapshot};
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::status_limiter::StatusChange;
+use grove_runtime::caches::Cache;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
-use self::context::Context;
+use self::live_reads::live_references;
+use self::observed::Observed;
 use self::triggers::{all_after_node_change, topologies_of_clique, topologies_of_set};
+use crate::informers::TopologyCaches;
+use crate::scheduler_topologies::{TopologyOwner, start_informers};
 
-pub(crate) mod context;
 mod live_reads;
 mod observe;
 mod observed;
@@ -32,61 +45,104 @@ mod tests;
 
 pub(crate) use crate::scheduler_topologies::CHILD_KINDS_OF_CLUSTER_TOPOLOGIES as CHILD_KINDS;
 
-/// The name of the controller in logs, metrics and events.
-pub(crate) const CONTROLLER: &str = "clustertopology-controller";
+pub(crate) type Context = reconciler::Context<TopologyReconciler>;
+
 /// Topologies are few.
 const CONCURRENCY: u16 = 2;
+/// Counts of sets and nodes change often in a busy cluster, and no controller waits for them. The first change is written at once.
+const MIN_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Reconciles topologies until the service is stopped.
-pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
-    let cleanup = Arc::clone(&ctx);
-    triggers(&ctx)
-        .concurrency(CONCURRENCY)
-        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(manager, ctx, reconcile)
-        .await;
+/// The context of the reconciler.
+pub(crate) fn context(manager: &Manager, caches: TopologyCaches) -> Arc<Context> {
+    Context::with_status_writer(manager, caches, |writer| writer.with_min_interval(MIN_INTERVAL))
 }
 
-/// What triggers a reconcile of a topology, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
-/// - a change of the topology itself;
-/// - a set that begins or ceases to refer to it, or uses other domains, for a status update;
-/// - a clique of such a set: its first pod was scheduled, or it has no scheduled pods any more, for a status update;
-/// - a node: it was created or deleted, or its labels have other keys, for a status update of all topologies;
-/// - a change or a deletion of its topology object of a scheduler, or of the object that has the name of it.
-///
-/// A status update also executes the plan: the end of a reference may end the deletion of a topology, or allow the configured levels of the
-/// default topology.
-fn triggers(ctx: &Arc<Context>) -> ControllerBuilder<ClusterTopology> {
-    let caches = &ctx.caches;
-    ControllerBuilder::new(CONTROLLER, caches.topologies.clone(), caches.topologies.subscribe())
-        .watches(topologies_of_set(&caches.sets, ctx.default_name()))
-        .watches(topologies_of_clique(&caches.cliques, &caches.sets, ctx.default_name()))
-        .watches(all_after_node_change(&caches.nodes, &caches.topologies))
-        .owns(&ctx.children)
-}
+/// Reconciles topologies.
+pub(crate) struct TopologyReconciler;
 
-async fn reconcile(topology: Arc<ClusterTopology>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
-    let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &topology).await;
-    let plan = plan::plan(&observed, now);
-    let result = ctx.children.execute(&ctx.executor, &topology, &plan, &observed.backed_off).await;
-    let status = |result: &ExecutionResult| {
-        let status = status::status(&observed, &plan, result, now);
-        let change = status::status_change(&observed, &status);
-        (status, change)
-    };
-    let pending_creates = Some(&observed.pending_creates);
-    // The status of a terminating topology reports what its deletion waits for, unless the deletion has just ended.
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.may_be_deleted() };
-    ctx.status_writer.write_after(&*topology, executed, status).await
-}
+impl Reconciler for TopologyReconciler {
+    type Owner = TopologyOwner<ClusterTopology>;
+    type Caches = TopologyCaches;
+    type Snapshot = Observed;
 
-/// Drops the in-memory state of a deleted topology, and plans the deletion of its topology objects, unless its deletion orphaned them.
-fn cleanup_plan(ctx: &Context, deleted: &ClusterTopology) -> Plan {
-    ctx.children.forget(deleted);
-    ctx.status_writer.forget(deleted);
-    if ctx.caches.orphan_deletions.contains(deleted) {
-        return Plan::new();
+    const CONTROLLER: &'static str = "clustertopology-controller";
+
+    fn concurrency(_config: &OperatorConfiguration) -> u16 {
+        CONCURRENCY
     }
-    CHILD_KINDS.delete_dependents(deleted, &ctx.children.children(deleted))
+
+    fn informers(caches: &TopologyCaches) -> (&Cache<ClusterTopology>, &SharedInformerFactory) {
+        (&caches.topologies, &caches.informers)
+    }
+
+    fn child_kinds(manager: &Manager, caches: &TopologyCaches) -> ChildKinds<Self::Owner> {
+        let config = manager.config();
+        start_informers(CHILD_KINDS, &config.schedulers, config.topology.enabled, &caches.informers)
+    }
+
+    fn orphan_deletions(caches: &TopologyCaches) -> Option<&OrphanDeletions> {
+        Some(&caches.orphan_deletions)
+    }
+
+    /// What triggers a reconcile of a topology, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
+    /// - a change of the topology itself;
+    /// - a set that begins or ceases to refer to it, or uses other domains, for a status update;
+    /// - a clique of such a set: its first pod was scheduled, or it has no scheduled pods any more, for a status update;
+    /// - a node: it was created or deleted, or its labels have other keys, for a status update of all topologies;
+    /// - a change or a deletion of its topology object of a scheduler.
+    ///
+    /// A status update also executes the plan: the end of a reference may end the deletion of a topology, or allow the configured levels of the
+    /// default topology.
+    fn triggers(ctx: &Context, controller: ControllerBuilder<ClusterTopology>) -> ControllerBuilder<ClusterTopology> {
+        let TopologyCaches { topologies, sets, cliques, nodes, .. } = &ctx.caches;
+        let default_name: Arc<str> = ctx.config().topology.name.as_str().into();
+        controller
+            .watches(topologies_of_set(sets, Arc::clone(&default_name)))
+            .watches(topologies_of_clique(cliques, sets, default_name))
+            .watches(all_after_node_change(nodes, topologies))
+    }
+
+    fn observe(ctx: &Context, topology: &ClusterTopology, _now: Timestamp) -> Observed {
+        observe::observe(ctx, topology)
+    }
+
+    /// Before the finalizer of a topology may be removed, lists the sets that refer to it.
+    async fn dereference(ctx: &Context, mut observed: Observed, _now: Timestamp) -> Result<Observed, ReconcileError> {
+        let is_released = observed.has_finalizer() && !observed.is_enabled_default();
+        if observed.is_terminating() && is_released && observed.referring_sets.is_empty() {
+            let name = observed.topology.name_any();
+            observed.live_references = live_references(&ctx.client(), &name, &observed.configuration.name).await;
+        }
+        Ok(observed)
+    }
+
+    fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+        plan::plan(observed)
+    }
+
+    fn status(
+        observed: &Observed,
+        plan: &Plan,
+        result: &ExecutionResult,
+        now: Timestamp,
+    ) -> (ClusterTopologyStatus, StatusChange) {
+        let status = status::status(observed, plan, result, now);
+        let change = status::status_change(observed, &status);
+        (status, change)
+    }
+}
+
+impl Snapshot for Observed {
+    /// The status of a terminating topology reports what its deletion waits for, unless the deletion has just ended.
+    fn omits_status(&self) -> bool {
+        self.may_be_deleted()
+    }
+
+    fn pending_creates(&self) -> Cow<'_, PendingCreates> {
+        Cow::Borrowed(&self.pending_creates)
+    }
+
+    fn backed_off(&self) -> Cow<'_, BackedOffCreates> {
+        Cow::Borrowed(&self.backed_off)
+    }
 }

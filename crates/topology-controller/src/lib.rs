@@ -5,11 +5,11 @@
 //! the snapshot to the status.
 
 use grove_controller::manager::Manager;
+use grove_controller::reconciler::{self, Context};
 use grove_runtime::runtime::Runtime;
 
 mod base_gangs;
 mod cluster_topology;
-mod context;
 mod default_topology;
 mod gang;
 mod informers;
@@ -22,9 +22,10 @@ mod slim_node;
 mod slim_set;
 mod topology_binding;
 
-use context::Context;
 use default_topology::create_whenever_missing;
+use gang::GangReconciler;
 use informers::{GangCaches, TopologyCaches};
+use topology_binding::BindingReconciler;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "topology-controller";
@@ -39,14 +40,11 @@ pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let gang_caches = GangCaches::start(manager);
     let caches = TopologyCaches::start(&gang_caches);
-    let ctx = Context::new(manager, gang_caches, gang::CONTROLLER, &gang::CHILD_KINDS);
-    let of_bindings = topology_binding::context::Context::new(manager, caches.clone(), topology_binding::CONTROLLER);
     // On the heap: these are large futures.
     let default = Box::pin(create_whenever_missing(manager, caches.clone()));
-    let of_topologies = cluster_topology::context::Context::new(manager, caches, cluster_topology::CONTROLLER);
-    let gangs = Box::pin(gang::run(manager, ctx));
-    let bindings = Box::pin(topology_binding::run(manager, of_bindings));
-    let topologies = Box::pin(cluster_topology::run(manager, of_topologies));
+    let gangs = Box::pin(reconciler::run(Context::<GangReconciler>::new(manager, gang_caches)));
+    let bindings = Box::pin(reconciler::run(Context::<BindingReconciler>::new(manager, caches.clone())));
+    let topologies = Box::pin(reconciler::run(cluster_topology::context(manager, caches)));
     manager
         .run(async {
             if manager.wait_for_cache_sync().await {

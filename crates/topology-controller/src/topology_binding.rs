@@ -1,31 +1,37 @@
-//! The `ClusterTopologyBinding` reconciler; start here.
+//! The reconciler of `ClusterTopologyBinding`s; start here.
 //!
-//! [`triggers()`] lists what enqueues a binding. [`reconcile()`] takes a snapshot of the binding and of the topology objects of schedulers
-//! (`observe`), computes the next writes from it (`plan`), lets the executor apply them, and writes the status. If a `ClusterTopology` has the
-//! name of the binding, sets use only the `ClusterTopology`. The binding of the managed default topology has the same levels.
+//! [`BindingReconciler`] lists what enqueues a binding, and the steps of a reconcile: it takes a snapshot of the binding and of the topology
+//! objects of schedulers (`observe`), computes the next writes (`plan`), and after their execution the status (`status`). If a
+//! `ClusterTopology` has the name of the binding, sets use only the `ClusterTopology`. The binding of the managed default topology has the
+//! same levels.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use futures::{Stream, StreamExt, stream};
-use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
+use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, ClusterTopologyBindingStatus};
+use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
+use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::manager::Manager;
+use grove_controller::orphan_deletions::OrphanDeletions;
 use grove_controller::plan::Plan;
-use grove_controller::reconcile_error::ReconcileError;
-use grove_controller::requeue::Requeue;
-use grove_controller::status_writer::ExecutedPlan;
+use grove_controller::reconciler::{self, Reconciler, Snapshot};
+use grove_controller::shared_informer_factory::SharedInformerFactory;
+use grove_controller::status_limiter::StatusChange;
 use grove_controller::triggers::Trigger;
 use grove_runtime::caches::Cache;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-use self::context::Context;
+use self::observed::Observed;
 use crate::default_topology::has_other_levels;
-use crate::informers::BINDINGS_BY_REFERENCE;
-use crate::scheduler_topologies::configured_backends;
+use crate::informers::{BINDINGS_BY_REFERENCE, TopologyCaches};
+use crate::scheduler_topologies::{TopologyOwner, configured_backends, start_informers};
 
-pub(crate) mod context;
 mod observe;
 mod observed;
 mod plan;
@@ -36,39 +42,90 @@ mod tests;
 
 pub(crate) use crate::scheduler_topologies::CHILD_KINDS_OF_BINDINGS as CHILD_KINDS;
 
-/// The name of the controller in logs, metrics and events.
-pub(crate) const CONTROLLER: &str = "clustertopologybinding-controller";
+pub(crate) type Context = reconciler::Context<BindingReconciler>;
+
 /// Topologies are few.
 const CONCURRENCY: u16 = 2;
 
-/// Reconciles bindings until the service is stopped.
-pub(crate) async fn run(manager: &Manager, ctx: Arc<Context>) {
-    let cleanup = Arc::clone(&ctx);
-    triggers(&ctx)
-        .concurrency(CONCURRENCY)
-        .on_deleted(move |deleted| cleanup_plan(&cleanup, deleted))
-        .run(manager, ctx, reconcile)
-        .await;
+/// Reconciles bindings.
+pub(crate) struct BindingReconciler;
+
+impl Reconciler for BindingReconciler {
+    type Owner = TopologyOwner<ClusterTopologyBinding>;
+    type Caches = TopologyCaches;
+    type Snapshot = Observed;
+
+    const CONTROLLER: &'static str = "clustertopologybinding-controller";
+
+    fn concurrency(_config: &OperatorConfiguration) -> u16 {
+        CONCURRENCY
+    }
+
+    fn informers(caches: &TopologyCaches) -> (&Cache<ClusterTopologyBinding>, &SharedInformerFactory) {
+        (&caches.bindings, &caches.informers)
+    }
+
+    fn child_kinds(manager: &Manager, caches: &TopologyCaches) -> ChildKinds<Self::Owner> {
+        let config = manager.config();
+        start_informers(CHILD_KINDS, &config.schedulers, config.topology.enabled, &caches.informers)
+    }
+
+    fn orphan_deletions(caches: &TopologyCaches) -> Option<&OrphanDeletions> {
+        Some(&caches.binding_orphan_deletions)
+    }
+
+    /// What triggers a reconcile of a binding, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
+    /// - a change of the binding itself;
+    /// - a `ClusterTopology` of the same name: it was created or deleted, or its levels changed;
+    /// - a change or a deletion of its topology object of a scheduler;
+    /// - a change of a topology object that the binding names, for a status update.
+    fn triggers(
+        ctx: &Context,
+        controller: ControllerBuilder<ClusterTopologyBinding>,
+    ) -> ControllerBuilder<ClusterTopologyBinding> {
+        let (caches, config) = (&ctx.caches, ctx.config());
+        let backends = configured_backends(&config.schedulers, config.topology.enabled);
+        let changed = backends.map(|backend| backend.changed_names(&caches.informers));
+        let bindings = caches.bindings.clone();
+        let of_references = stream::select_all(changed).flat_map(move |name| {
+            let bindings = bindings.by_index(&BINDINGS_BY_REFERENCE, &name);
+            stream::iter(bindings).map(|binding| ObjectRef::from_obj(&*binding))
+        });
+        controller
+            .watches(bindings_of_topology(&caches.topologies, &caches.bindings))
+            .watches(of_references.map(Trigger::StatusOnly))
+    }
+
+    fn observe(ctx: &Context, binding: &ClusterTopologyBinding, _now: Timestamp) -> Observed {
+        observe::observe(ctx, binding)
+    }
+
+    fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+        plan::plan(observed)
+    }
+
+    fn status(
+        observed: &Observed,
+        _plan: &Plan,
+        result: &ExecutionResult,
+        now: Timestamp,
+    ) -> (ClusterTopologyBindingStatus, StatusChange) {
+        (status::status(observed, result, now), StatusChange::Significant)
+    }
 }
 
-/// What triggers a reconcile of a binding, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
-/// - a change of the binding itself;
-/// - a `ClusterTopology` of the same name: it was created or deleted, or its levels changed;
-/// - a change or a deletion of its topology object of a scheduler, or of the object that has the name of it;
-/// - a change of a topology object that the binding names, for a status update.
-fn triggers(ctx: &Context) -> ControllerBuilder<ClusterTopologyBinding> {
-    let caches = &ctx.caches;
-    let changed =
-        configured_backends(&ctx.schedulers, ctx.configuration.enabled).map(|b| b.changed_names(&caches.informers));
-    let bindings = caches.bindings.clone();
-    let of_references = stream::select_all(changed).flat_map(move |name| {
-        let bindings = bindings.by_index(&BINDINGS_BY_REFERENCE, &name);
-        stream::iter(bindings).map(|binding| ObjectRef::from_obj(&*binding))
-    });
-    ControllerBuilder::new(CONTROLLER, caches.bindings.clone(), caches.bindings.subscribe())
-        .watches(bindings_of_topology(&caches.topologies, &caches.bindings))
-        .watches(of_references.map(Trigger::StatusOnly))
-        .owns(&ctx.children)
+impl Snapshot for Observed {
+    fn omits_status(&self) -> bool {
+        self.is_terminating()
+    }
+
+    fn pending_creates(&self) -> Cow<'_, PendingCreates> {
+        Cow::Borrowed(&self.pending_creates)
+    }
+
+    fn backed_off(&self) -> Cow<'_, BackedOffCreates> {
+        Cow::Borrowed(&self.backed_off)
+    }
 }
 
 /// The binding with the name of a `ClusterTopology` that was created or deleted, or has other levels.
@@ -82,29 +139,4 @@ fn bindings_of_topology(
         let binding = topology.and_then(|topology| bindings.get("", &topology.name_any()));
         std::future::ready(binding.map(|binding| Trigger::Reconcile(ObjectRef::from_obj(&*binding))))
     })
-}
-
-async fn reconcile(binding: Arc<ClusterTopologyBinding>, ctx: Arc<Context>) -> Result<Requeue, ReconcileError> {
-    let now = ctx.clock.now();
-    let observed = observe::observe(&ctx, &binding);
-    let plan = plan::plan(&observed, now);
-    let result = ctx.children.execute(&ctx.executor, &binding, &plan, &observed.backed_off).await;
-    let status = |result: &ExecutionResult| {
-        let status = status::status(&observed, &plan, result, now);
-        let change = status::status_change(&observed, &status);
-        (status, change)
-    };
-    let pending_creates = Some(&observed.pending_creates);
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: observed.is_terminating() };
-    ctx.status_writer.write_after(&*binding, executed, status).await
-}
-
-/// Drops the in-memory state of a deleted binding, and plans the deletion of its topology objects, unless its deletion orphaned them.
-fn cleanup_plan(ctx: &Context, deleted: &ClusterTopologyBinding) -> Plan {
-    ctx.children.forget(deleted);
-    ctx.status_writer.forget(deleted);
-    if ctx.caches.binding_orphan_deletions.contains(deleted) {
-        return Plan::new();
-    }
-    CHILD_KINDS.delete_dependents(deleted, &ctx.children.children(deleted))
 }

@@ -26,8 +26,7 @@ use super::{
 use crate::{
     create_state::CreateState,
     group_kind::{group_kind, group_kind_of},
-    name_conflict::NameConflict,
-    name_waiters::NameWaiters,
+    name_conflict::{self, NameConflict},
     plan::{Create, Plan, Stage, Step},
     shared_informer_factory::SharedInformerFactory,
     triggers::{Trigger, enqueue_owners, enqueue_owners_of_unreadable},
@@ -157,20 +156,18 @@ impl<O: OwnerKind> ChildKinds<O> {
     pub(super) fn name_conflicts(
         self,
         informers: &SharedInformerFactory,
-        name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
     ) -> Vec<NameConflict> {
-        self.0.iter().flat_map(|kind| kind.name_conflicts(informers, name_waiters, owner, expansion)).collect()
+        self.0.iter().flat_map(|kind| kind.name_conflicts(informers, owner, expansion)).collect()
     }
 
     pub(super) fn triggers(
         self,
         informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
-        name_waiters: &NameWaiters<O::Object>,
     ) -> impl Iterator<Item = BoxStream<'static, Trigger<O::Object>>> {
-        self.0.iter().map(|kind| kind.triggers(informers, creates, name_waiters))
+        self.0.iter().map(|kind| kind.triggers(informers, creates))
     }
 
     pub(super) fn relists(self, informers: &SharedInformerFactory) -> impl Iterator<Item = watch::Receiver<u64>> {
@@ -223,7 +220,6 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
     fn name_conflicts(
         &self,
         informers: &SharedInformerFactory,
-        name_waiters: &NameWaiters<O::Object>,
         owner: &O::Object,
         expansion: &O::Expansion<'_>,
     ) -> Vec<NameConflict>;
@@ -232,7 +228,6 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
         &self,
         informers: &SharedInformerFactory,
         creates: &CreateState<O::Object>,
-        name_waiters: &NameWaiters<O::Object>,
     ) -> BoxStream<'static, Trigger<O::Object>>;
     /// The number of complete lists of this kind.
     fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64>;
@@ -291,12 +286,11 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     fn name_conflicts(
         &self,
         informers: &SharedInformerFactory,
-        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
         owner: &<C::Owner as OwnerKind>::Object,
         expansion: &<C::Owner as OwnerKind>::Expansion<'_>,
     ) -> Vec<NameConflict> {
         let (names, cache) = (C::desired(expansion).map(|desired| desired.name), informers.cache::<C::Object>());
-        let mut conflicts = name_waiters.name_conflicts(&cache, owner, names);
+        let mut conflicts = name_conflict::find(&cache, owner, names);
         let (namespace, uid) = (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default());
         for child in cache.unreadable_owned_by(&namespace, &uid) {
             let conflict = NameConflict::with_unreadable::<C::Object>(&child);
@@ -311,11 +305,10 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
         &self,
         informers: &SharedInformerFactory,
         creates: &CreateState<<C::Owner as OwnerKind>::Object>,
-        name_waiters: &NameWaiters<<C::Owner as OwnerKind>::Object>,
     ) -> BoxStream<'static, Trigger<<C::Owner as OwnerKind>::Object>> {
         let cache = informers.cache::<C::Object>();
-        let unreadable = enqueue_owners_of_unreadable(&cache, creates, name_waiters);
-        stream::select(enqueue_owners(cache.subscribe(), C::needs_reconcile, creates, name_waiters), unreadable).boxed()
+        let unreadable = enqueue_owners_of_unreadable(&cache, creates);
+        stream::select(enqueue_owners(cache.subscribe(), C::needs_reconcile, creates), unreadable).boxed()
     }
 
     fn relists(&self, informers: &SharedInformerFactory) -> watch::Receiver<u64> {

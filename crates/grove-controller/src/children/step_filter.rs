@@ -1,7 +1,10 @@
 //! Which creates and patches of children a plan omits. Such a child is not built, and the budget of the plan remains for the other
 //! children. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::Resource;
 
@@ -10,7 +13,7 @@ use crate::{
     create_backoff::BackedOffCreates,
     expectations::PendingCreates,
     group_kind::{group_kind, is_of_group_kind},
-    name_conflict::{NameConflict, NameConflicts},
+    name_conflict::{NameConflict, NameConflicts, retry_delay},
     plan::{Plan, SlowStart, Step, Target, Waiting},
 };
 
@@ -42,6 +45,8 @@ pub struct StepFilter<'a, Owner> {
     /// The kinds with an omitted create.
     omitted_kinds: BTreeSet<String>,
     waiting: Vec<Waiting>,
+    /// The time until the next plan because of name conflicts.
+    retry_after: Option<Duration>,
 }
 
 impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
@@ -71,6 +76,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             failed_domains: BTreeSet::new(),
             omitted_kinds: BTreeSet::new(),
             waiting: Vec::new(),
+            retry_after: None,
         }
     }
 
@@ -86,7 +92,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         if conflict.is_some_and(|conflict| conflict.is_adoptable(self.conflicts.labels)) {
             return true;
         }
-        self.waiting.extend(conflict.map(|conflict| self.conflicts.waiting(conflict)));
+        self.await_conflict(conflict);
         // A child with a pending watch event exists.
         let is_pending = self.pending_creates.contains(kind, name);
         if conflict.is_some() {
@@ -172,8 +178,16 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     pub(super) fn allows_patch(&mut self, kind: &str, name: &str) -> bool {
         let conflict = self.conflict(kind, name);
         let unreadable = conflict.filter(|conflict| conflict.unreadable.is_some());
-        self.waiting.extend(unreadable.map(|conflict| self.conflicts.waiting(conflict)));
+        self.await_conflict(unreadable);
         unreadable.is_none()
+    }
+
+    /// The plan waits for the end of the conflict.
+    fn await_conflict(&mut self, conflict: Option<&NameConflict>) {
+        let Some(waiting) = conflict.map(|conflict| self.conflicts.waiting(conflict)) else { return };
+        let delay = retry_delay(&waiting);
+        self.retry_after = Some(self.retry_after.map_or(delay, |earlier| earlier.min(delay)));
+        self.waiting.push(waiting);
     }
 
     /// Blocks the failure domains of the creates that the stage omits.
@@ -185,6 +199,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     pub(super) fn finish(self, plan: Plan) -> Plan {
         let terminating = self.omits_for_namespace.then(Waiting::for_terminating_namespace);
         let plan = self.backed_off.requeue(plan.waiting(terminating).waiting(self.waiting));
+        let plan = self.retry_after.into_iter().fold(plan, Plan::requeue_after);
         Plan { omitted_kinds: self.omitted_kinds, ..plan }
     }
 }

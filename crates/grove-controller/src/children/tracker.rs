@@ -12,7 +12,6 @@ use crate::{
     executor::{ExecutionResult, Executor},
     expectations::{ChildKey, PendingCreates},
     name_conflict::NameConflict,
-    name_waiters::NameWaiters,
     plan::Plan,
     shared_informer_factory::SharedInformerFactory,
     state_metrics::StateMetrics,
@@ -26,7 +25,6 @@ pub struct ChildTracker<O: OwnerKind> {
     informers: SharedInformerFactory,
     owners: Cache<O::Object>,
     creates: CreateState<O::Object>,
-    name_waiters: NameWaiters<O::Object>,
 }
 
 impl<O: OwnerKind> ChildTracker<O> {
@@ -35,8 +33,8 @@ impl<O: OwnerKind> ChildTracker<O> {
     pub fn new(kinds: ChildKinds<O>, informers: &SharedInformerFactory, owners: &Cache<O::Object>) -> Self {
         // The first request for a cache starts its informer.
         kinds.relists(informers).for_each(drop);
-        let (creates, name_waiters) = (CreateState::new(CreateBackoff::default()), NameWaiters::new(owners));
-        Self { kinds, informers: informers.clone(), owners: owners.clone(), creates, name_waiters }
+        let creates = CreateState::new(CreateBackoff::default());
+        Self { kinds, informers: informers.clone(), owners: owners.clone(), creates }
     }
 
     /// The children that `owner` controls. The owner itself may be deleted.
@@ -44,10 +42,15 @@ impl<O: OwnerKind> ChildTracker<O> {
         self.kinds.observe(&self.informers, owner)
     }
 
+    /// The plan that deletes the children of a deleted owner.
+    pub fn delete_dependents(&self, owner: &O::Object) -> Plan {
+        self.kinds.delete_dependents(owner, &self.children(owner))
+    }
+
     /// The objects that have the name of a desired child and that `owner` does not control, and the children of `owner` that could
-    /// not be decoded. A change of such an object triggers the owner.
+    /// not be decoded.
     pub fn name_conflicts(&self, owner: &O::Object, expansion: &O::Expansion<'_>) -> Vec<NameConflict> {
-        self.kinds.name_conflicts(&self.informers, &self.name_waiters, owner, expansion)
+        self.kinds.name_conflicts(&self.informers, owner, expansion)
     }
 
     /// The children with rejected creates, which wait or are retried.
@@ -81,16 +84,13 @@ impl<O: OwnerKind> ChildTracker<O> {
     /// Adds the maps about children to the metric of a controller.
     pub fn add_state_metrics(&self, metrics: &StateMetrics, controller: &'static str) {
         let CreateState { backoff, expectations } = self.creates.clone();
-        let name_waiters = self.name_waiters.clone();
         metrics.add(controller, "rejected_creates", move || backoff.len());
         metrics.add(controller, "expectations", move || expectations.len());
-        metrics.add(controller, "name_waiters", move || name_waiters.len());
     }
 
     /// Drops the in-memory state of a deleted owner.
     pub fn forget(&self, owner: &O::Object) {
         self.creates.forget(owner);
-        self.name_waiters.forget(owner);
     }
 
     fn relists(&self, kind: &str) -> u64 {
@@ -99,7 +99,7 @@ impl<O: OwnerKind> ChildTracker<O> {
 
     /// The owners to enqueue for deltas and relists of children.
     pub(crate) fn triggers(&self) -> Vec<BoxStream<'static, Trigger<O::Object>>> {
-        let deltas = self.kinds.triggers(&self.informers, &self.creates, &self.name_waiters);
+        let deltas = self.kinds.triggers(&self.informers, &self.creates);
         let relists = self.kinds.relists(&self.informers).collect();
         deltas.chain([enqueue_all_on_relist(&self.owners, relists)]).collect()
     }

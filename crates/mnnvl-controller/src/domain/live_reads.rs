@@ -13,8 +13,8 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::DomainContext;
 use super::observed::{DomainNeed, Observed, Retention};
-use crate::context::DomainContext;
 use crate::replica_objects::{DomainUse, LivePod, may_be_of_set, selector};
 
 /// The fields that select the pods that have not ended.

@@ -10,8 +10,8 @@ use grove_runtime::caches::Cache;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
+use super::DomainContext;
 use super::observed::{DomainNeed, Observed, Replica, Retention, SetReference, retention};
-use crate::context::DomainContext;
 use crate::lost_owner;
 use crate::replica_objects::{BY_DOMAIN, BY_REPLICA, DomainUse, SlimClique, SlimPod, domain_key, replica_key};
 

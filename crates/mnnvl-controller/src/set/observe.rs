@@ -9,12 +9,12 @@ use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
+use super::Context;
 use super::observed::Observed;
-use crate::context::SetContext;
 use crate::lost_owner;
 
 /// The snapshot of `set`.
-pub(super) fn observe(ctx: &SetContext, set: &PodCliqueSet) -> Observed {
+pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let caches = &ctx.caches;
     let namespace = set.namespace().unwrap_or_default();
     // Read before the children: a child that arrives in between is no longer pending, and is among them.

@@ -7,7 +7,6 @@ use grove_api_types::events;
 use grove_controller::children::StepFilter;
 use grove_controller::conditions::find_status_condition;
 use grove_controller::plan::{Plan, Waiting, WarningEvent};
-use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
@@ -19,7 +18,7 @@ const FOREIGN_OBJECT: [&str; 2] = [available::NAME_CONFLICT, available::UNREADAB
 
 /// The plan for one set: creates and restores its domains. The reconciler of domains deletes those that the set no longer needs. A domain that
 /// cannot be created blocks no other one. In a terminating namespace the plan has no creates.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         return Plan::new();
     }

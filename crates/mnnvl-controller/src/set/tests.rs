@@ -63,7 +63,7 @@ fn new(annotations: &str, replicas: i32) -> Observed {
 }
 
 fn plan_of(observed: &Observed) -> Plan {
-    plan::plan(observed, Timestamp::UNIX_EPOCH)
+    plan::plan(observed)
 }
 
 /// The snapshot after the plan was executed.
@@ -111,10 +111,10 @@ fn check_condition(observed: &Observed, expected: &Expect) {
 #[test]
 fn each_replica_gets_its_domain_with_the_finalizer_in_the_create() {
     let plan = plan_of(&new(AUTO, 2));
-    expect![[r#"
+    expect![[r"
         compute-domains: create ComputeDomain llm-0
         compute-domains: create ComputeDomain llm-1
-    "#]]
+    "]]
     .assert_eq(&plan.to_string());
     let Some(Step::Create(create)) = plan.steps().nth(1) else { panic!("a create") };
     expect![[r#"
@@ -171,11 +171,11 @@ fn a_set_without_domains_has_neither_a_write_nor_a_condition() {
     observed.set.spec.template.cliques.truncate(1);
     check(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         nothing to do
-    "#]],
+    "]],
     );
-    check_condition(&observed, &expect![[r#""#]]);
+    check_condition(&observed, &expect![[r""]]);
 }
 
 #[test]
@@ -183,22 +183,22 @@ fn an_unserved_kind_is_reported_and_nothing_is_created() {
     let observed = Observed { availability: Availability::NotServed, ..new(AUTO, 2) };
     check(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         wait: ComputeDomainsNotServed the API server does not serve computedomains.resource.nvidia.com; install NVIDIA's DRA driver with this CRD
-    "#]],
+    "]],
     );
     check_condition(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=False ComputeDomainsNotServed: 0 of 2 ComputeDomains exist; the API server does not serve computedomains.resource.nvidia.com; install NVIDIA's DRA driver with this CRD
-    "#]],
+    "]],
     );
     let forbidden = Observed { availability: Availability::Forbidden, ..new(AUTO, 1) };
     check_condition(
         &forbidden,
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=False ComputeDomainsForbidden: 0 of 1 ComputeDomains exist; mnnvl-controller must not read computedomains.resource.nvidia.com; apply its rules in deploy/base
-    "#]],
+    "]],
     );
 }
 
@@ -206,21 +206,21 @@ fn an_unserved_kind_is_reported_and_nothing_is_created() {
 fn the_condition_reports_whether_all_domains_exist() {
     check_condition(
         &new(AUTO, 2),
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=False ComputeDomainsMissing: 0 of 2 ComputeDomains exist; these domains do not exist yet: llm-0, llm-1
-    "#]],
+    "]],
     );
     check_condition(
         &executed(new(AUTO, 2)),
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=True AllComputeDomainsExist: all 2 ComputeDomains exist
-    "#]],
+    "]],
     );
     check_condition(
         &new(AUTO, 0),
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=True AllComputeDomainsExist: the set has no replica that needs a ComputeDomain
-    "#]],
+    "]],
     );
 }
 
@@ -241,9 +241,9 @@ fn a_rejected_create_is_reported_and_blocks_no_other_replica() {
     let mut observed = executed(new(AUTO, 2));
     observed.set.spec.replicas = 3;
     let message = "computedomains.resource.nvidia.com \"llm-2\" is forbidden: exceeded quota: two";
-    expect![[r#"
+    expect![[r"
         ComputeDomainsCreated=False FailedCreate: 2 of 3 ComputeDomains exist; the API server rejected the create of ComputeDomain llm-2: exceeded quota: two; raise the quota or release some of it; Grove then creates the missing objects
-    "#]].assert_eq(&condition_after(&observed, &[("llm-2", message)]));
+    "]].assert_eq(&condition_after(&observed, &[("llm-2", message)]));
 }
 
 /// An object with the name of a domain, with these owners.
@@ -261,17 +261,18 @@ fn an_object_that_the_set_does_not_control_is_never_adopted_and_the_other_replic
     observed.name_conflicts = vec![conflict("llm-0", None)];
     check(
         &observed,
-        &expect![[r#"
-        compute-domains: create ComputeDomain llm-1
-        wait: NameConflict ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-        warn: ComputeDomainFailed ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-    "#]],
+        &expect![[r"
+            compute-domains: create ComputeDomain llm-1
+            wait: NameConflict ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            warn: ComputeDomainFailed ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            requeue: after 10s
+        "]],
     );
     check_condition(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         ComputeDomainsCreated=False NameConflict: 0 of 2 ComputeDomains exist; ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-    "#]],
+    "]],
     );
     let status = status::status(&observed, &plan_of(&observed), &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     observed.set.status = Some(status);
@@ -285,9 +286,10 @@ fn a_domain_of_a_deleted_set_of_the_same_name_is_awaited() {
     observed.name_conflicts = vec![conflict("llm-0", Some(vec![serde_json::from_value(owner).expect("an owner")]))];
     check(
         &observed,
-        &expect![[r#"
-        wait: NameTerminating ComputeDomain llm-0 is being deleted; its successor is created then
-    "#]],
+        &expect![[r"
+            wait: NameTerminating ComputeDomain llm-0 is being deleted; its successor is created then
+            requeue: after 1s
+        "]],
     );
 }
 
@@ -295,9 +297,9 @@ fn a_domain_of_a_deleted_set_of_the_same_name_is_awaited() {
 fn a_terminating_namespace_gets_no_domains() {
     check(
         &Observed { is_namespace_terminating: true, ..new(AUTO, 1) },
-        &expect![[r#"
+        &expect![[r"
         wait: NamespaceTerminating nothing is created, because the namespace is terminating
-    "#]],
+    "]],
     );
 }
 
@@ -307,9 +309,9 @@ fn a_set_above_the_object_limit_gets_no_domains() {
     observed.set.spec.template.cliques[0].spec.replicas = 1000;
     check(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         wait: TooManyObjects the set is larger than Grove allows; its condition Available names the limit
-    "#]],
+    "]],
     );
 }
 
@@ -326,9 +328,9 @@ fn a_domain_is_created_after_its_namespace_was_observed() {
     let observed = Observed { namespace_uid: None, ..new(AUTO, 1) };
     check(
         &observed,
-        &expect![[r#"
+        &expect![[r"
         wait: ComputeDomainsMissing mnnvl-controller has not observed the namespace yet; if this lasts, apply its rules in deploy/base, which allow it to list and watch namespaces
-    "#]],
+    "]],
     );
     let existing = Observed { namespace_uid: None, ..executed(new(AUTO, 1)) };
     assert!(plan_of(&existing).is_empty(), "the reference to the namespace stays");

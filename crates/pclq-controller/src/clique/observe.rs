@@ -10,13 +10,15 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Availability, Cache, UnreadableObject};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::Context;
 use super::observed::{GatingGang, Observed};
-use crate::context::Context;
-use crate::gang_pods::fits;
+use crate::gang_pods::max_references;
 use crate::gated_cliques::{gates_cliques, gating_gang};
 use crate::pod::labelled_clique;
 
@@ -26,7 +28,7 @@ mod claims;
 pub(super) use claims::{in_annotation, reference_state};
 
 /// The snapshot of `clique`.
-pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
+pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
     let caches = &ctx.caches;
     // The number is read before the pods. So the pods contain the result of every counted relist.
     let relists = *caches.pods.relists().borrow();
@@ -43,25 +45,29 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
     let readable_uids = known_pods().filter_map(|pod: &SlimPod| pod.metadata.uid.as_deref());
     let unreadable_uids = unreadable_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
     let known_uids: BTreeSet<_> = readable_uids.chain(unreadable_uids).collect();
-    let pending_creates = ctx.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
-    let own_writes = ctx.write_history.of_clique(&uid, known_pods(), &pending_creates);
+    let pending_creates =
+        caches.memory.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
+    let own_writes = caches.memory.write_history.of_clique(&uid, known_pods(), &pending_creates);
     let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
     let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
     let groups = gang.as_ref().map_or(0, |gang| gang.spec.podgroups.len());
-    let gang_fits = gang_name.is_none_or(|gang| fits(&caches.cliques, (&namespace, gang), groups));
+    let max_references = gang_name.and_then(|gang| max_references(&caches.cliques, (&namespace, gang), groups));
     let gating_gang = gating_gang(&clique).map(|(gang, first_index)| {
-        let state = ctx.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
+        let state = caches.memory.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
         GatingGang { name: PodGangName::new(gang), state, first_index }
     });
     let gates_cliques = gates_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
     let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
-    let backed_off =
-        if is_namespace_terminating { BackedOffCreates::default() } else { ctx.creates.backoff.active(&clique) };
+    let backed_off = if is_namespace_terminating {
+        BackedOffCreates::default()
+    } else {
+        caches.memory.creates.backoff.active(&clique)
+    };
     let existing = pods.iter().map(AsRef::as_ref);
     let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
     let claims = claims::observe(ctx, &clique, is_namespace_terminating);
     let replaced = (&clique, claims.are_shared(clique.spec.replicas));
-    let delayed_replacements = ctx.replacements.observe(replaced, existing, deleted, ctx.clock.now());
+    let delayed_replacements = caches.memory.replacements.observe(replaced, existing, deleted, now);
     let mut observed = Observed {
         orphans_pods: caches.orphan_deletions.contains(&clique),
         clique,
@@ -71,17 +77,18 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique) -> Observed {
         tombstones,
         relists,
         gang,
-        gang_fits,
+        max_references,
         gating_gang,
         gates_cliques,
         pending_creates,
         own_writes,
         backed_off,
         delayed_replacements,
-        default_scheduler: ctx.default_scheduler,
+        default_scheduler: ctx.config().schedulers.default_profile,
         is_namespace_terminating,
         claims,
         missing_domain_template: None,
+        read_errors: TemplateReadErrors::default(),
     };
     claims::observe_conflicts(ctx, &mut observed);
     observed.missing_domain_template = missing_domain_template(ctx, &observed);

@@ -17,6 +17,7 @@ use grove_api_types::{annotation_value, labels};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Waiting;
+use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 use kube::ResourceExt;
@@ -51,8 +52,8 @@ pub(crate) struct Observed {
     pub(crate) relists: u64,
     /// The gang of its pods.
     pub(crate) gang: Option<Arc<PodGang>>,
-    /// Whether references to all desired pods of its gang fit into the gang.
-    pub(crate) gang_fits: bool,
+    /// The number of pod references that its gang may have; `None` if it has fewer desired pods.
+    pub(crate) max_references: Option<usize>,
     /// The gang that must be scheduled before gated pods of the clique; `None` if none of them is gated.
     pub(crate) gating_gang: Option<GatingGang>,
     /// Whether pods of some clique are gated until its gang is scheduled.
@@ -74,6 +75,8 @@ pub(crate) struct Observed {
     /// The `ResourceClaimTemplate` of its compute domain, if it does not exist and pods wait for the scheduler. NVIDIA's driver deletes it
     /// with the domain, and creates it with the next one.
     pub(crate) missing_domain_template: Option<String>,
+    /// The templates of claims that could not be read.
+    pub(crate) read_errors: TemplateReadErrors,
 }
 
 /// A gang that must be scheduled before other pods: the base gang before the pods of its scaled gangs. In a gang with a `PodGroup` of the

@@ -11,7 +11,6 @@ use grove_api_types::{events, finalizers};
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
-use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 use super::stage;
@@ -41,7 +40,7 @@ const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 /// The plan for the pods of one clique, which is executed after that of its [`claims`]. Orphans are adopted first. Deletes come before
 /// creates, so that the quota of a failed pod is free for its successor. Creates come last, so that rejected creates block nothing else.
 /// A rejected write of one pod blocks no other write: the stages are independent.
-pub(crate) fn pods(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn pods(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
         let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer)).with_independent_stages();

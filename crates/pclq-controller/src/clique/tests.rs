@@ -14,6 +14,7 @@ use grove_controller::create_state::CreateState;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step, Target};
+use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
@@ -86,7 +87,7 @@ fn plan(observed: &Observed) -> Plan {
     let created = created.map(|step| StepResult::new("s", "create", step.target().clone(), Ok(())));
     let mut observed = observed.clone();
     observed.claims.record_created(&ExecutionResult { steps: created.collect() });
-    super::plan::merged(claims, super::plan::pods(&observed, Timestamp::UNIX_EPOCH))
+    super::plan::merged(claims, super::plan::pods(&observed))
 }
 
 /// The status after the plan was executed with `result`.
@@ -117,7 +118,7 @@ fn snapshot(row: &str) -> Observed {
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
         gang: row.get("gang").map(gang),
-        gang_fits: true,
+        max_references: None,
         gating_gang: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
         gates_cliques: row["scaledCliques"] == json!(true),
         pending_creates: PendingCreates::default(),
@@ -128,6 +129,7 @@ fn snapshot(row: &str) -> Observed {
         is_namespace_terminating: row["namespaceTerminating"] == json!(true),
         claims: claim_rows::observed(&row["claims"]),
         missing_domain_template: row["missingDomain"].as_str().map(String::from),
+        read_errors: TemplateReadErrors::default(),
     }
 }
 

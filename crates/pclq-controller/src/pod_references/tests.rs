@@ -7,9 +7,11 @@ use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::plan::{Patch, PatchBody, Step};
 use grove_controller::slim_pod::SlimPod;
 use grove_controller::triggers::Trigger;
 use grove_runtime::caches::{Cache, Delta};
+use json_patch::{PatchOperation, ReplaceOperation};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -49,21 +51,38 @@ fn check(groups: &str, expected: &Expect) {
 #[test]
 fn pod_references_are_first_written_when_the_clique_is_complete() {
     check("[{name: a, pods: [a-1], desired: 2}]", &expect!["nothing to do\n"]);
-    check("[{name: a, pods: [a-2, a-1]}]", &expect![[""]]);
+    check(
+        "[{name: a, pods: [a-2, a-1]}]",
+        &expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"},{"name":"a-2","namespace":"prod"}]}]
+    "#]],
+    );
 }
 
 #[test]
 fn written_pod_references_follow_every_change_of_the_live_pods() {
     check("[{name: a, stored: [a-1, a-2], pods: [a-1, a-2]}]", &expect!["nothing to do\n"]);
-    check("[{name: a, stored: [a-1, a-2], pods: [a-1], desired: 2}]", &expect![[""]]);
-    check("[{name: a, stored: [a-1], pods: [a-1, a-2], desired: 3}]", &expect![[""]]);
+    check(
+        "[{name: a, stored: [a-1, a-2], pods: [a-1], desired: 2}]",
+        &expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"}]}]
+    "#]],
+    );
+    check(
+        "[{name: a, stored: [a-1], pods: [a-1, a-2], desired: 3}]",
+        &expect![[r#"
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"},{"name":"a-2","namespace":"prod"}]}]
+    "#]],
+    );
 }
 
 #[test]
 fn one_patch_changes_all_pod_groups_that_differ() {
     check(
         "[{name: a, stored: [], pods: [a-1]}, {name: b, stored: [b-1], pods: [b-1]}, {name: c, stored: [c-1], pods: []}]",
-        &expect![[""]],
+        &expect![[r#"
+            references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"}]},{"op":"test","path":"/spec/podgroups/2/name","value":"c"},{"op":"replace","path":"/spec/podgroups/2/podReferences","value":[]}]
+        "#]],
     );
 }
 
@@ -86,24 +105,17 @@ fn counts(groups: &[(usize, usize, usize)]) -> Vec<usize> {
     });
     let observed = observed(&rows.collect());
     let mut counts: Vec<_> = groups.iter().map(|(stored, ..)| *stored).collect();
-    let patch = plan(&observed).steps().map(|step| serde_json::to_value(step_patch(step)).expect("JSON")).next();
-    for operation in patch.iter().flat_map(|patch| patch.as_array().cloned().unwrap_or_default()) {
-        let path = operation["path"].as_str().unwrap_or_default().to_owned();
-        if let Some(at) = path.strip_prefix("/spec/podgroups/").and_then(|rest| rest.strip_suffix("/podReferences")) {
-            counts[at.parse::<usize>().expect("a position")] = operation["value"].as_array().expect("a list").len();
-        }
+    let plan = plan(&observed);
+    let operations = plan.steps().flat_map(|step| match step {
+        Step::Patch(Patch { change: PatchBody::Json(patch), .. }) => patch.0.clone(),
+        Step::Patch(_) | Step::Create(_) | Step::Delete(_) | Step::Adopt(_) => panic!("{step}"),
+    });
+    for operation in operations {
+        let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else { continue };
+        let at = path.tokens().nth(2).and_then(|at| at.decoded().parse::<usize>().ok()).expect("a position");
+        counts[at] = value.as_array().expect("a list").len();
     }
     counts
-}
-
-fn step_patch(step: &grove_controller::plan::Step) -> &json_patch::Patch {
-    match step {
-        grove_controller::plan::Step::Patch(grove_controller::plan::Patch {
-            change: grove_controller::plan::PatchBody::Json(patch),
-            ..
-        }) => patch,
-        other => panic!("{other}"),
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
+use grove_api_types::ownership::controller_of;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
@@ -27,12 +28,12 @@ pub(super) fn gangs_of_clique(delta: &Delta<PodClique>) -> Vec<Trigger<PodGang>>
 
 /// The gangs of the clique that controls the pod, and of the one that controlled it before the change.
 pub(super) fn gangs_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodGang>> {
-    let facts = |pod: &SlimPod| (pod.uid(), pod.is_live());
-    let mut controllers = controllers_of::<_, PodClique>(delta);
+    let facts = |pod: &SlimPod| (pod.uid(), pod.is_live(), controller_of(&pod.metadata).cloned());
     let [old, new] = [&delta.old, &delta.new].map(|pod| pod.as_deref().map(facts));
-    if old == new && controllers.len() < 2 {
-        controllers.clear();
+    if old == new {
+        return Vec::new();
     }
+    let controllers = controllers_of::<_, PodClique>(delta);
     let clique = |clique: ObjectRef<PodClique>| cliques.get(clique.namespace.as_deref()?, &clique.name);
     let mut gangs: Vec<_> = controllers.into_iter().filter_map(clique).filter_map(|it| gang_of(&it)).collect();
     gangs.dedup();

@@ -3,18 +3,7 @@
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::children::{ByName, OwnerKind};
-use grove_controller::status_patch::StatusOwnership;
-
-/// Gangs as owners. A gang has no children: its set creates its cliques, and the cliques create its pods.
-#[derive(Debug)]
-pub(crate) struct GangOwner;
-
-impl OwnerKind for GangOwner {
-    type Object = PodGang;
-    type Expansion<'a> = ();
-    const STATUS_OWNERSHIP: StatusOwnership = StatusOwnership::SharedConditions;
-}
+use grove_controller::children::ByName;
 
 /// A gang and the cliques whose pods belong to it, as in the caches.
 #[derive(Clone, Debug)]

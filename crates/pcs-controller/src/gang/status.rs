@@ -1,19 +1,17 @@
 //! The status of a gang: its phase and conditions, derived from the status of its cliques. When it is written:
-//! `grove-controller/src/status_policy.rs`.
+//! `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::{self, initialized, ready};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
-use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::Plan;
 use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 
 /// The status of the gang.
-pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResult, now: Timestamp) -> PodGangStatus {
+pub(crate) fn status(observed: &Observed, now: Timestamp) -> PodGangStatus {
     let Observed { gang, cliques, has_active_set: _ } = observed;
     let old = gang.status.clone().unwrap_or_default();
     let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
@@ -33,7 +31,7 @@ pub(crate) fn status(observed: &Observed, _plan: &Plan, _result: &ExecutionResul
 }
 
 /// A change is significant if the gang was running before. The set reports its availability without the status of its gangs.
-pub(crate) fn status_change(observed: &Observed, _new: &PodGangStatus) -> StatusChange {
+pub(crate) fn status_change(observed: &Observed) -> StatusChange {
     let old = observed.gang.status.as_ref();
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
     if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Minor }

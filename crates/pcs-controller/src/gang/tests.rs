@@ -5,14 +5,13 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus};
 use grove_api_types::v1alpha1::PodClique;
-use grove_controller::executor::ExecutionResult;
 use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::observed::Observed;
-use super::{plan, status};
+use super::status;
 use crate::children::by_name;
 
 fn at(seconds: i64) -> Timestamp {
@@ -46,14 +45,14 @@ fn snapshot(row: &str) -> Observed {
 }
 
 fn new_status(observed: &Observed, now: Timestamp) -> PodGangStatus {
-    status::status(observed, &plan::plan(observed, now), &ExecutionResult::default(), now)
+    status::status(observed, now)
 }
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
     let status = new_status(observed, at(1));
     let conditions = status.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
-    let change = status::status_change(observed, &status);
+    let change = status::status_change(observed);
     expected.assert_eq(&format!("{:?}{} {change:?}", status.phase, conditions.collect::<String>()));
 }
 
@@ -113,7 +112,7 @@ fn the_placement_score_is_retained_and_an_unchanged_status_stays_equal() {
     observed.gang.status = Some(status.clone());
     assert_eq!(new_status(&observed, at(99)), status);
     assert_eq!(
-        status::status_change(&observed, &status),
+        status::status_change(&observed),
         StatusChange::Significant,
         "an unchanged status is not written, so it is not delayed"
     );

@@ -16,17 +16,18 @@ use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
+use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
-use super::observed::{GroupOwner, Observed, set_replica};
+use super::Context;
+use super::observed::{Observed, set_replica};
 use super::recorded_scale;
 use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, pack_affinities, referenced_claims};
-use crate::context::Context;
 use crate::incarnations::{cliques_of_gang, gang_pending, gang_unreadable, latest};
 use crate::informers::PcsCaches;
 
 /// The snapshot of `group`.
-pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) -> Observed {
+pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed {
     let caches = &ctx.caches;
     let set = caches.set_of(group);
     let omitted = set.as_deref().map(OmittedMinima::of).unwrap_or_default();
@@ -50,6 +51,7 @@ pub(super) fn observe(ctx: &Context<GroupOwner>, group: &PodCliqueScalingGroup) 
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        read_errors: TemplateReadErrors::default(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -95,7 +97,7 @@ fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its children. The names follow from
 /// the set and from the replica count of the group.
-fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
+fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
     let expansion = observed.expand().filter(|_| !observed.is_terminating());
     let Some(expansion) = expansion else { return Default::default() };
     let conflicts = ctx.children.name_conflicts(&observed.group, &expansion);
@@ -105,14 +107,12 @@ fn gangs_and_conflicts(ctx: &Context<GroupOwner>, observed: &Observed) -> (BTree
 
 /// The gangs of which the set must decide the `PodGroup` first, and the `PodGroup`s that the cliques name: those of their gangs. Without an
 /// active gang, a clique stays as it is.
-fn incarnations(
-    ctx: &Context<GroupOwner>,
-    observed: &Observed,
-) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
+fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
     let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
     let Some(expansion) = observed.expand().filter(|_| !observed.is_terminating()) else { return Default::default() };
     let (set, namespace) = (expansion.set, observed.group.namespace().unwrap_or_default());
-    let applies = caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.default_scheduler));
+    let applies =
+        caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.config().schedulers.default_profile));
     let mut checked = BTreeSet::new();
     for replica in &expansion.scaling_group.replicas {
         let name = replica.gang.as_str();

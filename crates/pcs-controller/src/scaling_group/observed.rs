@@ -16,6 +16,7 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::Waiting;
+use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
 use crate::children::{
@@ -97,6 +98,8 @@ pub(crate) struct Observed {
     pub(crate) awaited_domains: AwaitedDomains,
     /// What decides about its claims.
     pub(crate) claims: ClaimInputs,
+    /// The templates of claims that could not be read.
+    pub(crate) read_errors: TemplateReadErrors,
     /// The objects that have the name of a clique and that the group does not control.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The cliques whose creates were rejected, and that are not created before their backoff ends.

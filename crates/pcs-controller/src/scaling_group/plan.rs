@@ -3,10 +3,8 @@
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
-use grove_api_types::v1alpha1::PodCliqueScalingGroup;
-use grove_controller::children::{ObservedChildren, StepFilter};
+use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Waiting};
-use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
@@ -16,7 +14,7 @@ use crate::children::{claims_condition, too_large};
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
 /// quota for it. In a terminating namespace the plan has no creates. At the end it records the scale of the cliques.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         let Observed { group, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(
@@ -42,11 +40,6 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims_condition::template_warning(&plan, conditions);
     plan.with_warnings(warning)
-}
-
-/// Deletes the children of a deleted group. Do not call it if the deletion of the group orphans them.
-pub(crate) fn delete_children(group: &PodCliqueScalingGroup, children: &ObservedChildren) -> Plan {
-    CHILD_KINDS.delete_dependents(group, children)
 }
 
 fn set_not_found() -> Waiting {

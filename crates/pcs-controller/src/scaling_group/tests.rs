@@ -11,6 +11,7 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
+use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
@@ -41,7 +42,7 @@ spec: {replicas: 2, minAvailable: 1, cliqueNames: [p, d]}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+    super::plan::plan(observed)
 }
 
 /// The status after the plan was executed without errors.
@@ -64,6 +65,7 @@ fn new(replicas: i32) -> Observed {
         retained_minima: RetainedMinima::default(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        read_errors: TemplateReadErrors::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),

@@ -13,28 +13,29 @@ use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
+use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::Context;
 use super::gang_topologies::GangTopologies;
-use super::observed::{Observed, SetOwner};
+use super::observed::Observed;
 use super::pod_groups::pod_groups;
 use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, by_name, referenced_claims};
-use crate::context::Context;
 use crate::incarnations::{Incarnations, PodGroups};
 use crate::informers::PcsCaches;
 
 /// The snapshot of `set`.
-pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
+pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(set);
     let namespace = set.namespace().unwrap_or_default();
-    let scheduler = Scheduler::of_set(set).unwrap_or(ctx.default_scheduler);
+    let scheduler = Scheduler::of_set(set).unwrap_or(ctx.config().schedulers.default_profile);
     let has_pod_groups = ctx.caches.incarnations.apply_to(set, scheduler);
     let mut observed = Observed {
         set: admission::default::pod_clique_set(set),
         unsupported_fields: unsupported_fields::fields(set, scheduler, has_pod_groups),
-        default_scheduler: ctx.default_scheduler,
+        default_scheduler: ctx.config().schedulers.default_profile,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
         retained_minima: RetainedMinima::default(),
@@ -49,6 +50,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        read_errors: TemplateReadErrors::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
@@ -67,7 +69,7 @@ pub(super) fn observe(ctx: &Context<SetOwner>, set: &PodCliqueSet) -> Observed {
 }
 
 /// Decides which `PodGroup`s the gangs have. The topologies of the gangs are known now.
-pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed, now: Timestamp) {
+pub(super) fn decide_pod_groups(ctx: &Context, observed: &mut Observed, now: Timestamp) {
     if observed.is_terminating() || observed.exceeded_limit().is_some() {
         return;
     }
@@ -78,7 +80,7 @@ pub(super) fn decide_pod_groups(ctx: &Context<SetOwner>, observed: &mut Observed
 
 /// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered
 /// nothing, because the decisions that depend on it were unknown.
-pub(super) fn record_pod_groups(ctx: &Context<SetOwner>, observed: &Observed) {
+pub(super) fn record_pod_groups(ctx: &Context, observed: &Observed) {
     let Observed { set, pod_groups, .. } = observed;
     let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
     incarnations.record(set, pod_groups.choices());

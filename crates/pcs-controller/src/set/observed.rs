@@ -20,6 +20,7 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::name_conflict::{NameConflict, NameConflicts};
 use grove_controller::plan::{Target, Waiting};
+use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
@@ -111,6 +112,8 @@ pub(crate) struct Observed {
     pub(crate) awaited_domains: AwaitedDomains,
     /// What decides about its claims.
     pub(crate) claims: ClaimInputs,
+    /// The templates of claims that could not be read.
+    pub(crate) read_errors: TemplateReadErrors,
 }
 
 impl Observed {

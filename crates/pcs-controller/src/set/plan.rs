@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_api_types::{finalizers, labels};
-use grove_controller::children::{ObservedChildren, StepFilter};
+use grove_controller::children::StepFilter;
 use grove_controller::plan::Plan;
-use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
@@ -20,7 +18,7 @@ const DECISION_RETRY: Duration = Duration::from_secs(10);
 /// template. A child that cannot be created, because of a name conflict or a rejection, blocks only later creates of its own
 /// replica. If a clique or a group, or the recorded scale of a missing one, cannot be decoded, the whole set waits: the scale decides which
 /// gangs the set has. In a terminating namespace the plan has no creates.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         let Observed { set, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(
@@ -50,9 +48,4 @@ pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
     let has_open_decision =
         observed.pod_groups.need_bound_pods().next().is_some() || observed.pod_groups.needs_cliques();
     if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan }
-}
-
-/// Deletes the children of a deleted set. Do not call it if the deletion of the set orphans them.
-pub(crate) fn delete_children(set: &PodCliqueSet, children: &ObservedChildren) -> Plan {
-    CHILD_KINDS.delete_dependents(set, children)
 }

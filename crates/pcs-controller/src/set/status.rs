@@ -12,7 +12,6 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
 use grove_controller::status_counts::as_count;
-use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -89,11 +88,6 @@ fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, Stri
     let waiting = waiting.or_else(|| observed.awaited_domains.waiting_of_set());
     let waiting = waiting.or_else(|| claims_condition::first_waiting(plan).cloned())?;
     Some((waiting.reason, waiting.message))
-}
-
-/// Every change of a set's status is significant: its cliques and groups already limit their minor changes.
-pub(crate) fn status_change(_observed: &Observed, _new: &PodCliqueSetStatus) -> StatusChange {
-    StatusChange::Significant
 }
 
 /// The status of a set that exceeds a limit. Its existing children stay and are not counted. Its generation is not observed, because its work

@@ -13,6 +13,7 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
+use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
@@ -60,7 +61,7 @@ spec:
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(observed, Timestamp::UNIX_EPOCH)
+    super::plan::plan(observed)
 }
 
 /// The status after the plan was executed with `result`.
@@ -89,6 +90,7 @@ fn new(set: &str) -> Observed {
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        read_errors: TemplateReadErrors::default(),
     }
 }
 

@@ -1,16 +1,16 @@
-//! Takes the snapshot of a topology from the caches. Before the finalizer of a topology may be removed, it lists the sets at the API server.
+//! Takes the snapshot of a topology from the caches. It sends no requests.
 
 use std::sync::Arc;
 
 use grove_api_types::admission::ReferencingSet;
+use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::ClusterTopology;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
-use super::context::Context;
-use super::live_reads::live_references;
+use super::Context;
 use super::observed::{LiveReferences, Nodes, Observed};
 use crate::scheduler_topologies::configured_backends;
 use crate::slim_clique::SCHEDULED_PODS_BY_SET;
@@ -18,14 +18,14 @@ use crate::slim_node::NODES_BY_LABEL_KEY;
 use crate::slim_set::{SETS_BY_TOPOLOGY, SlimSet};
 
 /// The snapshot of `topology`.
-pub(super) async fn observe(ctx: &Context, topology: &ClusterTopology) -> Observed {
+pub(super) fn observe(ctx: &Context, topology: &ClusterTopology) -> Observed {
     let (caches, name) = (&ctx.caches, topology.name_any());
-    let is_enabled = ctx.configuration.enabled;
-    let backends = configured_backends(&ctx.schedulers, is_enabled);
+    let OperatorConfiguration { topology: configuration, schedulers, .. } = ctx.config();
+    let backends = configured_backends(schedulers, configuration.enabled);
     let mut observed = Observed {
         topology: topology.clone(),
-        configuration: ctx.configuration.clone(),
-        schedulers: ctx.schedulers.clone(),
+        configuration: configuration.clone(),
+        schedulers: schedulers.clone(),
         referring_sets: referring_sets(ctx, &name),
         live_references: LiveReferences::NotRead,
         nodes: nodes(ctx, topology),
@@ -35,12 +35,7 @@ pub(super) async fn observe(ctx: &Context, topology: &ClusterTopology) -> Observ
         backed_off: BackedOffCreates::default(),
         pending_creates: ctx.children.pending_creates(topology),
     };
-    if is_terminating(topology) {
-        let is_released = observed.has_finalizer() && !observed.is_enabled_default();
-        if is_released && observed.referring_sets.is_empty() {
-            observed.live_references = live_references(&ctx.client, &name, &ctx.configuration.name).await;
-        }
-    } else if is_enabled {
+    if configuration.enabled && !is_terminating(topology) {
         observed.backed_off = ctx.children.backed_off(topology);
         observed.name_conflicts = ctx.children.name_conflicts(topology, &observed.expand());
     }
@@ -50,7 +45,7 @@ pub(super) async fn observe(ctx: &Context, topology: &ClusterTopology) -> Observ
 fn referring_sets(ctx: &Context, name: &str) -> Vec<ReferencingSet> {
     let sets = &ctx.caches.sets;
     let mut referring = sets.by_index(&SETS_BY_TOPOLOGY, name);
-    if name == ctx.configuration.name {
+    if name == ctx.config().topology.name {
         referring.extend(sets.by_index(&SETS_BY_TOPOLOGY, ""));
     }
     let referencing_set = |set: &Arc<SlimSet>| {

@@ -8,7 +8,6 @@ use grove_api_types::finalizers;
 use grove_api_types::text::join_names;
 use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Stage, Step, Waiting};
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::CHILD_KINDS;
@@ -22,7 +21,7 @@ const LIST_RETRY: Duration = Duration::from_secs(5);
 const MAX_NAMED_SETS: usize = 3;
 
 /// The plan for one topology. The stages are independent: a rejected level neither removes the finalizer nor blocks a topology object.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         return plan_of_terminating(observed);
     }

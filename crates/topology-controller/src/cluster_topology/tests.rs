@@ -22,7 +22,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::context::MIN_INTERVAL;
+use super::MIN_INTERVAL;
 use super::observed::{LiveReferences, Nodes, Observed};
 use super::plan::plan;
 use super::status::{status, status_change};
@@ -73,7 +73,7 @@ fn now() -> Timestamp {
 /// The plan, and each condition of the status after it.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a row")]
 fn check(observed: &Observed, expected: Expect) {
-    let plan = plan(observed, now());
+    let plan = plan(observed);
     let status = status(observed, &plan, &ExecutionResult::default(), now());
     let condition = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
         format!("{}={} {}: {}\n", c.type_, c.status, c.reason, c.message)
@@ -115,7 +115,7 @@ fn the_finalizer_stays_while_a_set_refers_to_the_topology() {
     terminating.referring_sets.clear();
     for live in [LiveReferences::Some("prod/c".to_owned()), LiveReferences::Failed] {
         terminating.live_references = live;
-        assert!(plan(&terminating, now()).is_empty());
+        assert!(plan(&terminating).is_empty());
     }
     check(
         &terminating,
@@ -140,13 +140,13 @@ fn the_finalizer_of_the_default_topology_stays_while_topology_aware_scheduling_i
     let default = json!({ "metadata": { "name": "grove-topology", "deletionTimestamp": "2026-01-01T00:00:00Z" } });
     let mut terminating = observed(ENABLED, &default);
     terminating.live_references = LiveReferences::None;
-    assert!(plan(&terminating, now()).is_empty());
+    assert!(plan(&terminating).is_empty());
     let mut disabled = observed(DISABLED, &default);
     disabled.live_references = LiveReferences::None;
-    assert!(!plan(&disabled, now()).is_empty());
+    assert!(!plan(&disabled).is_empty());
     let mut another = observed(ENABLED, &deleted());
     another.live_references = LiveReferences::None;
-    assert!(!plan(&another, now()).is_empty(), "a topology that is not the default");
+    assert!(!plan(&another).is_empty(), "a topology that is not the default");
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn the_managed_default_is_adopted_and_restored() {
     );
     let mut current = labelled.clone();
     current["spec"] = json!({ "levels": [{ "domain": "rack", "key": "new" }] });
-    assert!(plan(&observed(MANAGED, &current), now()).is_empty());
+    assert!(plan(&observed(MANAGED, &current)).is_empty());
     let of_user = json!({ "metadata": { "name": "mine" } });
-    assert!(plan(&observed(MANAGED, &of_user), now()).is_empty(), "a topology of a user");
+    assert!(plan(&observed(MANAGED, &of_user)).is_empty(), "a topology of a user");
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn levels_in_use_stay_and_the_condition_names_the_sets() {
         Ready=False LevelsInUse: spec.levels: Forbidden: cannot be changed while PodCliqueSets with scheduled pods refer to the topology: prod/a. Create another topology, or delete those sets first
     "]],
     );
-    let status = status(&in_use, &plan(&in_use, now()), &ExecutionResult::default(), now());
+    let status = status(&in_use, &plan(&in_use), &ExecutionResult::default(), now());
     in_use.topology.status = Some(status);
-    assert_eq!(plan(&in_use, now()).warnings, [], "the condition reports it");
+    assert_eq!(plan(&in_use).warnings, [], "the condition reports it");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn the_condition_names_a_topology_object_of_another_owner() {
 fn the_status_counts_sets_and_nodes() {
     let mut observed = observed(DISABLED, &json!({}));
     observed.referring_sets = (0..12).map(|index| set(&format!("s{index:02}"), index == 3)).collect();
-    let first = status(&observed, &plan(&observed, now()), &ExecutionResult::default(), now());
+    let first = status(&observed, &plan(&observed), &ExecutionResult::default(), now());
     assert_eq!(status_change(&observed, &first), StatusChange::Significant);
     let names = first.referring_set_names.len();
     assert_eq!((first.referring_sets, names, first.scheduled_sets, first.nodes), (Some(12), 10, Some(1), Some(3)));
@@ -290,14 +290,14 @@ fn the_status_counts_sets_and_nodes() {
     assert_eq!(without, [("r", 0), ("h", 2)]);
     observed.topology.status = Some(first.clone());
     observed.referring_sets.pop();
-    let second = status(&observed, &plan(&observed, now()), &ExecutionResult::default(), now());
+    let second = status(&observed, &plan(&observed), &ExecutionResult::default(), now());
     assert_ne!(first, second);
     assert_eq!(status_change(&observed, &second), StatusChange::Minor);
 }
 
 /// One reconcile without steps. If the status was written, the topology has it afterwards, as after its watch event.
 async fn reconcile(writer: &StatusWriter, observed: &mut Observed) -> Requeue {
-    let plan = plan(observed, now());
+    let plan = plan(observed);
     assert!(plan.is_empty(), "{plan}");
     let mut new = None;
     let status = |result: &ExecutionResult| {

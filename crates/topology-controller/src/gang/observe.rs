@@ -8,9 +8,9 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
+use super::Context;
 use super::observed::{BaseGang, Observed};
 use crate::base_gangs::is_scheduled;
-use crate::context::Context;
 use crate::informers::GangCaches;
 use crate::pod_groups::{self, backend};
 
@@ -30,7 +30,7 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
         cliques: cliques.map(|clique| (clique.name_any(), clique)).collect(),
         base_gang: None,
         availability: pod_groups::availability(scheduler, &caches.informers),
-        native_gangs: ctx.native_gangs,
+        native_gangs: ctx.config().native_gangs,
         children: ctx.children.children(gang),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
@@ -62,6 +62,6 @@ fn awaited_base_gang(caches: &GangCaches, observed: &Observed) -> Option<BaseGan
 /// The configured scheduler that the label of the gang names, otherwise the default one.
 fn scheduler(ctx: &Context, gang: &PodGang) -> Scheduler {
     let named = gang.labels().get(labels::SCHEDULER_NAME).and_then(|name| Scheduler::named(name));
-    let is_configured = |scheduler: &Scheduler| ctx.schedulers.contains(*scheduler);
-    named.filter(is_configured).unwrap_or(ctx.schedulers.default_profile)
+    let schedulers = &ctx.config().schedulers;
+    named.filter(|scheduler| schedulers.contains(*scheduler)).unwrap_or(schedulers.default_profile)
 }

@@ -4,7 +4,6 @@ use grove_api_types::conditions::{self, available, gang_scheduling};
 use grove_api_types::events;
 use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Waiting, WarningEvent};
-use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
@@ -14,7 +13,7 @@ use crate::pod_groups::{GangExpansion, backend};
 const FOREIGN_OBJECT: [&str; 2] = [available::NAME_CONFLICT, available::UNREADABLE_OBJECT];
 
 /// The plan for one gang: creates, patches and deletes its `PodGroup`. In a terminating namespace it has no creates.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         let Observed { gang, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(gang, None, children, *orphans_children);

@@ -103,12 +103,12 @@ fn text(plan: &Plan) -> String {
 
 #[track_caller]
 fn check_plan(row: &str, expected: &Expect) {
-    expected.assert_eq(&text(&plan::plan(&observed(row), at(1))));
+    expected.assert_eq(&text(&plan::plan(&observed(row))));
 }
 
 #[track_caller]
 fn check_conditions(observed: &Observed, expected: &Expect) {
-    let plan = plan::plan(observed, at(1));
+    let plan = plan::plan(observed);
     let status = status::status(observed, &plan, &ExecutionResult::default(), at(1));
     let line = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
         format!("{}={} {}: {}\n", c.type_, c.status, c.reason, c.message)
@@ -120,7 +120,7 @@ fn check_conditions(observed: &Observed, expected: &Expect) {
 fn kai_gets_a_subgroup_per_clique() {
     check_plan(
         "{scheduler: kai-scheduler, cliques: {a: {min: 2}, b: {}}, gang: {metadata: {labels: {kai.scheduler/queue: q}}, spec: {priorityClassName: high}}}",
-        &expect![[r#"
+        &expect![[r"
             scheduling.run.ai/v2alpha2 PodGroup
             minMember: 3
             priorityClassName: high
@@ -131,7 +131,7 @@ fn kai_gets_a_subgroup_per_clique() {
             - minMember: 1
               name: b
             topologyConstraint: {}
-        "#]],
+        "]],
     );
 }
 
@@ -140,16 +140,16 @@ fn a_label_that_names_the_queue_has_precedence_and_an_empty_one_names_none() {
     let queue = |metadata: &str| {
         let observed =
             observed(&format!("{{scheduler: kai-scheduler, cliques: {{a: {{}}}}, gang: {{metadata: {metadata}}}}}"));
-        let plan = plan::plan(&observed, at(1));
+        let plan = plan::plan(&observed);
         created(&plan).map_or_else(|| plan.to_string(), |group| group["spec"]["queue"].to_string())
     };
     let key = "kai.scheduler/queue";
     assert_eq!(queue(&format!("{{labels: {{{key}: q}}, annotations: {{{key}: r}}}}")), r#""q""#);
     assert_eq!(queue(&format!("{{labels: {{{key}: ''}}, annotations: {{{key}: r}}}}")), r#""r""#);
-    expect![[r#"
+    expect![[r"
         wait: QueueMissing the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
         warn: KAIBackendMappingFailed the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
-    "#]]
+    "]]
     .assert_eq(&queue("{}"));
 }
 
@@ -157,8 +157,7 @@ fn a_label_that_names_the_queue_has_precedence_and_an_empty_one_names_none() {
 fn a_pod_group_has_the_metadata_of_its_gang() {
     let metadata = |scheduler: &str| {
         let gang = "{metadata: {labels: {team: a, kai.scheduler/queue: q, grove.io/podcliqueset-generation-hash: 1h}, annotations: {note: b}}}";
-        let plan =
-            plan::plan(&observed(&format!("{{scheduler: {scheduler}, cliques: {{a: {{}}}}, gang: {gang}}}")), at(1));
+        let plan = plan::plan(&observed(&format!("{{scheduler: {scheduler}, cliques: {{a: {{}}}}, gang: {gang}}}")));
         created(&plan).expect("a create")["metadata"].clone()
     };
     let owner = json!({ "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "llm-0", "uid": "gang",
@@ -180,7 +179,7 @@ fn kai_gets_topology_constraints() {
             spec: {topologyConstraint: {packConstraint: {required: zone}}, topologyConstraintGroupConfigs: [
                 {name: g-0, podGroupNames: [b, c], topologyConstraint: {packConstraint: {required: rack}}},
                 {name: g-1, podGroupNames: []}]}}}",
-        &expect![[r#"
+        &expect![[r"
             scheduling.run.ai/v2alpha2 PodGroup
             minMember: 3
             queue: q
@@ -204,14 +203,14 @@ fn kai_gets_topology_constraints() {
             topologyConstraint:
               requiredTopologyLevel: zone
               topology: t
-        "#]],
+        "]],
     );
     check_plan(
         "{scheduler: kai-scheduler, cliques: {a: {pack: {preferred: host}}}, gang: {metadata: {labels: {kai.scheduler/queue: q}}}}",
-        &expect![[r#"
+        &expect![[r"
             wait: TopologyNameMissing the gang has topology constraints and no annotation grove.io/topology-name
             warn: KAIBackendMappingFailed the gang has topology constraints and no annotation grove.io/topology-name
-        "#]],
+        "]],
     );
 }
 
@@ -219,7 +218,7 @@ fn kai_gets_topology_constraints() {
 fn volcano_gets_a_policy_per_clique_and_minimums_of_one() {
     check_plan(
         "{scheduler: volcano, cliques: {a: {min: 2}, b: {min: 0}}}",
-        &expect![[r#"
+        &expect![[r"
         scheduling.volcano.sh/v1beta1 PodGroup
         minMember: 2
         queue: default
@@ -240,11 +239,11 @@ fn volcano_gets_a_policy_per_clique_and_minimums_of_one() {
           minSubGroups: 1
           name: b
           subGroupSize: 1
-    "#]],
+    "]],
     );
     check_plan(
         "{scheduler: volcano, cliques: {a: {min: 0}}, gang: {metadata: {annotations: {scheduling.grove.io/volcano-queue: q}}, spec: {priorityClassName: high}}}",
-        &expect![[r#"
+        &expect![[r"
             scheduling.volcano.sh/v1beta1 PodGroup
             minMember: 1
             priorityClassName: high
@@ -258,7 +257,7 @@ fn volcano_gets_a_policy_per_clique_and_minimums_of_one() {
               minSubGroups: 1
               name: a
               subGroupSize: 1
-        "#]],
+        "]],
     );
 }
 
@@ -274,7 +273,7 @@ fn the_children_of_gangs_have_the_kind_of_each_backend() {
 fn other_schedulers_get_no_pod_group() {
     for scheduler in ["default-scheduler", "lpx-scheduler"] {
         let observed = observed(&format!("{{scheduler: {scheduler}, cliques: {{a: {{}}}}}}"));
-        assert_eq!(text(&plan::plan(&observed, at(1))), "nothing to do\n");
+        assert_eq!(text(&plan::plan(&observed)), "nothing to do\n");
     }
 }
 
@@ -283,22 +282,22 @@ fn a_kind_that_is_not_served_is_a_condition() {
     let observed = observed("{scheduler: volcano, availability: NotServed, cliques: {a: {min: 2}}}");
     check_conditions(
         &observed,
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False PodGroupsNotServed: the API server does not serve podgroups.scheduling.volcano.sh; install volcano
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
-    assert!(plan::plan(&observed, at(1)).is_empty());
+    assert!(plan::plan(&observed).is_empty());
 }
 
 #[test]
 fn a_kind_that_must_not_be_read_is_a_condition() {
     check_conditions(
         &observed("{scheduler: kai-scheduler, availability: Forbidden, cliques: {a: {}}}"),
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False PodGroupsForbidden: topology-controller must not read podgroups.scheduling.run.ai; add the component deploy/components/kai-scheduler
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
 }
 
@@ -306,30 +305,30 @@ fn a_kind_that_must_not_be_read_is_a_condition() {
 fn the_conditions_name_the_scheduler() {
     check_conditions(
         &observed("{scheduler: volcano, cliques: {a: {min: 2, scheduled: 2}}}"),
-        &expect![[r#"
+        &expect![[r"
         GangScheduling=True Volcano: volcano schedules the PodGroup of the gang
         Scheduled=True SufficientScheduledPods: every clique has its minimum of scheduled pods
-    "#]],
+    "]],
     );
     check_conditions(
         &observed("{scheduler: kai-scheduler, cliques: {a: {scheduled: 0}}}"),
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
     check_conditions(
         &observed("{scheduler: default-scheduler, cliques: {a: {}}}"),
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False PodsScheduledIndividually: default-scheduler schedules each pod of the gang on its own: the gang was created without a PodGroup, which a restart of the gang (the deletion of all its cliques) changes, or the pods of its set name a schedulingGroup
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
     check_conditions(
         &observed("{scheduler: lpx-scheduler, cliques: {a: {}}}"),
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False NoPodGroup: Grove creates no object for lpx-scheduler that describes the gang
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
 }

@@ -1,19 +1,21 @@
 //! Takes the snapshot of a binding, of the `ClusterTopology` of its name, and of its topology objects of schedulers from the caches. It sends no requests.
 
+use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::topology::Topology;
 use grove_api_types::v1alpha1::ClusterTopologyBinding;
 use grove_controller::create_backoff::BackedOffCreates;
 use kube::ResourceExt;
 
-use super::context::Context;
+use super::Context;
 use super::observed::Observed;
 use crate::scheduler_topologies::{SchedulerTopologyBackend, configured_backends};
 
 /// The snapshot of `binding`.
 pub(super) fn observe(ctx: &Context, binding: &ClusterTopologyBinding) -> Observed {
     let name = binding.name_any();
-    let (topology, is_enabled) = (ctx.caches.topologies.get("", &name), ctx.configuration.enabled);
+    let OperatorConfiguration { topology: configuration, schedulers, .. } = ctx.config();
+    let (topology, is_enabled) = (ctx.caches.topologies.get("", &name), configuration.enabled);
     let observe = |backend: &SchedulerTopologyBackend| {
         let bindings = &binding.spec.scheduler_topology_bindings;
         let external = bindings.iter().find(|external| external.scheduler_name == backend.scheduler.name());
@@ -22,9 +24,9 @@ pub(super) fn observe(ctx: &Context, binding: &ClusterTopologyBinding) -> Observ
     };
     let mut observed = Observed {
         binding: binding.clone(),
-        scheduler_topologies: configured_backends(&ctx.schedulers, is_enabled).map(observe).collect(),
+        scheduler_topologies: configured_backends(schedulers, is_enabled).map(observe).collect(),
         topology: topology.as_deref().map(Topology::from),
-        configuration: ctx.configuration.clone(),
+        configuration: configuration.clone(),
         children: ctx.children.children(binding),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use grove_api_types::conditions::cluster_topology_ready::LEVELS_DIFFER;
 use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Waiting};
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::CHILD_KINDS;
@@ -15,7 +14,7 @@ use crate::default_topology;
 use crate::scheduler_topologies::with_drift_event;
 
 /// The plan for one binding. A topology object that a binding names, or that it does not control, is not changed.
-pub(crate) fn plan(observed: &Observed, _now: Timestamp) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     let Observed { binding, children, orphans_children, .. } = observed;
     if observed.is_terminating() {
         return CHILD_KINDS.plan_for_terminating_owner(binding, None, children, *orphans_children);

@@ -1,23 +1,16 @@
-//! The status of a binding. When it is written: `grove-controller/src/status_policy.rs`.
+//! The status of a binding. When it is written: `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::cluster_topology_ready::LEVELS_DIFFER;
 use grove_api_types::conditions::{READY, SCHEDULER_TOPOLOGY_DRIFT};
 use grove_api_types::v1alpha1::{ClusterTopologyBindingStatus, SchedulerTopologyBinding, SchedulerTopologyStatus};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::Plan;
-use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
 
 /// The status of the binding after its plan was executed. The generation is observed once all writes succeeded.
-pub(crate) fn status(
-    observed: &Observed,
-    _plan: &Plan,
-    result: &ExecutionResult,
-    now: Timestamp,
-) -> ClusterTopologyBindingStatus {
+pub(crate) fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> ClusterTopologyBindingStatus {
     let old = observed.binding.status.clone().unwrap_or_default();
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty();
     let generation = observed.binding.metadata.generation;
@@ -46,11 +39,6 @@ fn ready(observed: &Observed) -> Option<ConditionUpdate> {
         message: observed.other_levels()?,
         observed_generation: observed.binding.metadata.generation,
     })
-}
-
-/// Every change is rare and about the state of a scheduler.
-pub(crate) fn status_change(_observed: &Observed, _new: &ClusterTopologyBindingStatus) -> StatusChange {
-    StatusChange::Significant
 }
 
 /// The statuses of the schedulers with topology objects, sorted by name, and one for each scheduler that is named and unavailable.

@@ -66,8 +66,8 @@ fn observed(external: &Value, labels: Option<&[&str]>) -> Observed {
 /// The plan and the status after it.
 fn describe(observed: &Observed) -> String {
     let now = Timestamp::UNIX_EPOCH;
-    let plan = plan(observed, now);
-    let status = status(observed, &plan, &ExecutionResult::default(), now);
+    let plan = plan(observed);
+    let status = status(observed, &ExecutionResult::default(), now);
     let conditions =
         status.conditions.iter().map(|c| format!("{}={} {}: {}\n", c.type_, c.status, c.reason, c.message));
     let statuses = status.scheduler_topology_statuses.iter().map(|status| json!(status).to_string() + "\n");
@@ -213,8 +213,8 @@ fn a_binding_with_other_levels_than_the_configuration_stays_and_reports_it() {
     "]]
     .assert_eq(&describe(&observed));
     let now = Timestamp::UNIX_EPOCH;
-    observed.binding.status = Some(status(&observed, &plan(&observed, now), &ExecutionResult::default(), now));
-    assert_eq!(plan(&observed, now).warnings, [], "the condition reports it");
+    observed.binding.status = Some(status(&observed, &ExecutionResult::default(), now));
+    assert_eq!(plan(&observed).warnings, [], "the condition reports it");
     observed.binding.spec.levels[0].key = "r".to_owned();
     expect![[r#"
         default-topology: patch ClusterTopologyBinding racks {"metadata":{"labels":{"app.kubernetes.io/managed-by":"grove-operator"},"resourceVersion":"7"}}

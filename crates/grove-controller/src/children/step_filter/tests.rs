@@ -139,19 +139,21 @@ fn a_foreign_object_blocks_its_own_failure_domain_only() {
     check(
         &[conflict("0-service", &json!({}))],
         &expect![[r"
-        services: create ConfigMap 1-service
-        workers: create ConfigMap 1-worker
-        wait: NameConflict ConfigMap 0-service exists and ConfigMap o does not control it; rename or delete it to free the name
-    "]],
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 1-worker
+            wait: NameConflict ConfigMap 0-service exists and ConfigMap o does not control it; rename or delete it to free the name
+            requeue: after 10s
+        "]],
     );
     check(
         &[conflict("1-worker", &json!({}))],
         &expect![[r"
-        services: create ConfigMap 0-service
-        services: create ConfigMap 1-service
-        workers: create ConfigMap 0-worker
-        wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
-    "]],
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 0-worker
+            wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
+            requeue: after 10s
+        "]],
     );
 }
 
@@ -180,11 +182,12 @@ fn a_terminating_object_and_one_with_a_controller_are_not_adopted() {
     check(
         &[conflict("0-worker", &with(&terminating)), conflict("1-worker", &with(&controlled))],
         &expect![[r"
-        services: create ConfigMap 0-service
-        services: create ConfigMap 1-service
-        wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
-        wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
-    "]],
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
+            wait: NameConflict ConfigMap 1-worker exists and ConfigMap o does not control it; rename or delete it to free the name
+            requeue: after 1s
+        "]],
     );
 }
 
@@ -195,11 +198,12 @@ fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
     check(
         &[conflict("0-worker", &child)],
         &expect![[r"
-        services: create ConfigMap 0-service
-        services: create ConfigMap 1-service
-        workers: create ConfigMap 1-worker
-        wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
-    "]],
+            services: create ConfigMap 0-service
+            services: create ConfigMap 1-service
+            workers: create ConfigMap 1-worker
+            wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
+            requeue: after 1s
+        "]],
     );
 }
 
@@ -216,10 +220,11 @@ fn an_unreadable_object_blocks_its_own_failure_domain_even_if_the_owner_controls
     check(
         &[unreadable("0-service", &controlled), unreadable("1-worker", &ours())],
         &expect![[r"
-        services: create ConfigMap 1-service
-        wait: UnreadableObject ConfigMap 0-service exists and could not be decoded: missing field `data`; correct or delete it
-        wait: UnreadableObject ConfigMap 1-worker exists and could not be decoded: missing field `data`; correct or delete it
-    "]],
+            services: create ConfigMap 1-service
+            wait: UnreadableObject ConfigMap 0-service exists and could not be decoded: missing field `data`; correct or delete it
+            wait: UnreadableObject ConfigMap 1-worker exists and could not be decoded: missing field `data`; correct or delete it
+            requeue: after 10s
+        "]],
     );
 }
 
@@ -232,6 +237,7 @@ fn an_unreadable_object_is_not_patched() {
     assert_eq!(["a", "b"].map(|name| filter.allows_patch("ConfigMap", name)), [false, true]);
     expect![[r"
         wait: UnreadableObject ConfigMap a exists and could not be decoded: missing field `data`; correct or delete it
+        requeue: after 10s
     "]]
     .assert_eq(&filter.finish(Plan::new()).to_string());
     assert_eq!(conflicts.unresolved().count(), 1);

@@ -11,8 +11,8 @@ use grove_runtime::runtime::Runtime;
 use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, RequestLog};
 use serde_json::{Value, json};
 
-use crate::context::DomainContext;
-use crate::domain::{CONTROLLER, run};
+use crate::domain::DomainContext;
+use crate::domain::run;
 use crate::informers::MnnvlCaches;
 
 fn list(items: &[&Value]) -> MockResponse {
@@ -58,7 +58,7 @@ fn manager(plural: &'static str) -> (Manager, RequestLog) {
 async fn a_list_releases_a_domain_that_is_no_longer_used() {
     for plural in ["pods", "podcliques"] {
         let (manager, log) = manager(plural);
-        let ctx = DomainContext::new(&manager, MnnvlCaches::start(&manager), CONTROLLER);
+        let ctx = DomainContext::new(&manager, MnnvlCaches::start(&manager));
         let is_deleted = async {
             tokio::time::sleep(Duration::from_mins(10)).await;
             log.count(|request| request.method == "DELETE" && request.path.ends_with("/llm-0")) > 0

@@ -26,10 +26,10 @@ async fn events_of(observed: &Observed, rejected: &'static str) -> Vec<String> {
 async fn created_domains_are_a_normal_event_and_rejected_ones_a_warning_with_their_replica() {
     let mut observed = new(AUTO, 4);
     observed.name_conflicts = vec![conflict("llm-0", None)];
-    expect![[r#"
+    expect![[r"
         Warning ComputeDomainFailed ComputeDomain llm-0 exists and PodCliqueSet llm does not control it; rename or delete it to free the name
         Normal ComputeDomainCreated ComputeDomains llm-1, llm-2 created
-        Warning ComputeDomainFailed Failed to create ComputeDomain for replica 3: the server returned Forbidden"#]]
+        Warning ComputeDomainFailed Failed to create ComputeDomain for replica 3: the server returned Forbidden"]]
     .assert_eq(&events_of(&observed, "llm-3").await.join("\n"));
     assert_eq!(
         events_of(&new(AUTO, 1), "no-domain").await,

@@ -20,18 +20,18 @@ use grove_controller::template_access::denied_template;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
+use crate::clique::Context;
 use crate::clique::observed::claims::{
     ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim, unavailable,
 };
 use crate::clique::observed::{Observed, SERVICE};
 use crate::clique_owner::ClaimContent;
-use crate::context::Context;
 
 /// The claims of `clique`, without their name conflicts.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminating: bool) -> ObservedClaims {
     // Read before the children: a claim that arrives in between is no longer pending, and is among them.
-    let pending_creates = ctx.claims.pending_creates(clique);
-    let children = ctx.claims.children(clique);
+    let pending_creates = ctx.children.pending_creates(clique);
+    let children = ctx.children.children(clique);
     let has_claims = children.of_kind::<ResourceClaim>().next().is_some();
     let (claims, invalid) = match in_annotation(clique, has_claims) {
         Ok(claims) => (claims, None),
@@ -41,7 +41,8 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, is_namespace_terminatin
     let unavailable_templates = unavailable::<SlimResourceClaimTemplate>(ctx.caches.claim_templates.availability());
     let denied_templates = ctx.caches.template_access.denied();
     let own_claim = |claim| own(ctx, clique, claim, unavailable_templates.as_ref(), denied_templates.as_ref());
-    let backed_off = if is_namespace_terminating { BackedOffCreates::default() } else { ctx.claims.backed_off(clique) };
+    let backed_off =
+        if is_namespace_terminating { BackedOffCreates::default() } else { ctx.children.backed_off(clique) };
     ObservedClaims {
         invalid,
         availability: ctx.caches.claims.availability(),
@@ -73,7 +74,7 @@ fn retired(
     let names = names.chain(pending_creates.children.iter().map(|child| child.name.as_str()));
     let is_removed = |name: &str| pod_index_of_claim(&clique_name, name).is_some_and(|index| index >= replicas);
     let claims = names.map(|name| (name, is_removed(name)));
-    ctx.retired_claims.observe(clique.metadata.uid.as_deref().unwrap_or_default(), claims)
+    ctx.caches.memory.retired_claims.observe(clique.metadata.uid.as_deref().unwrap_or_default(), claims)
 }
 
 /// Adds the objects that have names of claims of the clique. A change of such an object triggers the clique.
@@ -85,7 +86,7 @@ pub(super) fn observe_conflicts(ctx: &Context, observed: &mut Observed) {
         let mut expansion = observed.expand_claims(&identity);
         // The clique controls the existing ones.
         expansion.claims.retain(|claim| !matches!(claim.content, ClaimContent::Existing));
-        observed.claims.name_conflicts = ctx.claims.name_conflicts(&observed.clique, &expansion);
+        observed.claims.name_conflicts = ctx.children.name_conflicts(&observed.clique, &expansion);
     }
 }
 

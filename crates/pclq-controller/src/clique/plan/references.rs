@@ -2,7 +2,6 @@
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
 use grove_controller::plan::Waiting;
 
 use crate::clique::observed::{CliqueIdentity, Observed};
@@ -12,13 +11,12 @@ pub(super) fn waiting(observed: &Observed, identity: &CliqueIdentity, retained: 
     let Some(gang) = observed.gang.as_deref().filter(|gang| !is_terminating(*gang)) else {
         return Some(gang_not_found(identity));
     };
-    let (name, groups) = (observed.name(), &gang.spec.podgroups);
-    let Some(group) = groups.iter().find(|group| group.name == name.as_str()) else {
+    let name = observed.name();
+    let Some(group) = gang.spec.podgroups.iter().find(|group| group.name == name.as_str()) else {
         return Some(group_not_found(identity, name.as_str()));
     };
     let omitted = retained.saturating_sub(group.pod_references.len());
-    let is_limited = !observed.gang_fits && omitted > 0;
-    is_limited.then(|| too_many(identity, MAX_GANG_SIZE.saturating_sub(groups.len()), omitted))
+    observed.max_references.filter(|_| omitted > 0).map(|max_references| too_many(identity, max_references, omitted))
 }
 
 fn gang_not_found(identity: &CliqueIdentity) -> Waiting {

@@ -215,7 +215,7 @@ impl Cluster {
         self.claim_creates.expect_creations(&observed.clique, &claims, |_| 1);
         self.claim_creates.record_results(&observed.clique, &result);
         observed.claims.record_created(&result);
-        let pods = plan::pods(&observed, Timestamp::UNIX_EPOCH);
+        let pods = plan::pods(&observed);
         let result = self.execute(&pods);
         self.memory.record(&observed.clique, 1, &pods, &result);
     }

@@ -14,11 +14,11 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::snapshot;
+use crate::clique::Context;
 use crate::clique::observe::{in_annotation, reference_state};
 use crate::clique::observed::claims::ReferenceState;
-use crate::clique::{CLAIM_KINDS, CONTROLLER, reconcile};
-use crate::context::Context;
 use crate::informers;
+use grove_controller::reconciler::reconcile;
 
 /// The objects of a mock API server.
 #[derive(Default)]
@@ -97,7 +97,7 @@ async fn reconciled(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -
 
 async fn reconciled_with(clique: &PodClique, objects: MockObjects) -> (Vec<RecordedRequest>, bool) {
     let (manager, log) = manager(clique, objects);
-    let ctx = Context::new(&manager, informers::start(&manager), CLAIM_KINDS, CONTROLLER);
+    let ctx = Context::new(&manager, informers::start(&manager));
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
     let result = reconcile(Arc::new(clique.clone()), Arc::clone(&ctx)).await;

@@ -46,9 +46,9 @@ fn a_clique_without_claims_has_no_condition_about_them() {
     check(
         &format!("{{gang: [], status: {{conditions: [{condition}]}}}}"),
         &none(),
-        &expect![[r#"
+        &expect![[r"
         Available=False MinimumReplicasUnavailable: 0 of 1 pods ready, 1 to be created
-    "#]],
+    "]],
     );
 }
 
@@ -58,18 +58,18 @@ fn the_condition_counts_the_claims_that_exist() {
     check(
         &format!("{{replicas: 2, gang: [], claims: {claims}}}"),
         &none(),
-        &expect![[r#"
+        &expect![[r"
         Available=False MinimumReplicasUnavailable: 0 of 2 pods ready, 2 to be created
         ResourceClaimsCreated=True AllResourceClaimsExist: all 4 ResourceClaims exist
-    "#]],
+    "]],
     );
     check(
         "{replicas: 0, gang: [], claims: {own: [{t: shared}]}}",
         &none(),
-        &expect![[r#"
+        &expect![[r"
         Available=True MinimumReplicasAvailable: 0 of 0 pods ready
         ResourceClaimsCreated=True AllResourceClaimsExist: the PodClique has no pods that need ResourceClaims
-    "#]],
+    "]],
     );
 }
 
@@ -79,10 +79,10 @@ fn the_most_specific_cause_is_the_reason() {
         "{replicas: 2, gang: [], claims: {references: [{name: llm-all-x, state: NotFound}], own: [{t: shared, template: NotFound}, {t: gpus, per: true}],
           existing: [{name: 0-gpus, terminating: true}, {name: 1-gpus, owner: other, ownerName: other}]}}",
         &none(),
-        &expect![[r#"
+        &expect![[r"
             Available=False ResourceClaimTemplateNotFound: 0 of 2 pods ready, 2 to be created; ResourceClaimTemplate shared in namespace prod, which f refers to, does not exist; the pods are created once it exists
             ResourceClaimsCreated=False ResourceClaimTemplateNotFound: 0 of 4 ResourceClaims exist; ResourceClaimTemplate shared in namespace prod, which f refers to, does not exist; the pods are created once it exists; ResourceClaim llm-0-decode-1-gpus exists and PodClique llm-0-decode does not control it; rename or delete it to free the name; these ResourceClaims are deleted once no pod uses them; new pods wait for their successors: llm-0-decode-0-gpus; new pods wait for ResourceClaims of the set or of the scaling group: llm-all-x does not exist
-        "#]],
+        "]],
     );
 }
 
@@ -100,20 +100,20 @@ fn a_rejected_claim_is_reported_with_the_message_of_the_api_server() {
     check(
         row,
         &quota,
-        &expect![[r#"
+        &expect![[r"
         Available=False FailedCreate: 0 of 1 pods ready, 1 to be created; the API server rejected the create of 1 ResourceClaim: exceeded quota: claims, requested: 1, used: 2, limited: 2; raise the quota or release some of it; Grove then creates the missing objects
         ResourceClaimsCreated=False ResourceClaimRejected: 0 of 1 ResourceClaims exist; the API server rejected the create of ResourceClaim llm-0-decode-all-gpus: exceeded quota: claims, requested: 1, used: 2, limited: 2; raise the quota or release some of it; Grove then creates the missing objects
-    "#]],
+    "]],
     );
     let errors = status_of(row, &quota).last_errors;
     assert_eq!(errors[0].code, "ERR_SYNC_PCLQ_RESOURCE_CLAIM");
     check(
         "{replicas: 1, gang: [], claims: {own: [{t: gpus}], rejected: [all-gpus]}}",
         &none(),
-        &expect![[r#"
+        &expect![[r"
         Available=False FailedCreate: 0 of 1 pods ready, 1 to be created; the API server rejected the create of 1 ResourceClaim: exceeded quota: claims; raise the quota or release some of it; Grove then creates the missing objects
         ResourceClaimsCreated=False ResourceClaimRejected: 0 of 1 ResourceClaims exist; the API server rejected the create of ResourceClaim llm-0-decode-all-gpus: exceeded quota: claims; raise the quota or release some of it; Grove then creates the missing objects
-    "#]],
+    "]],
     );
 }
 
@@ -122,10 +122,10 @@ fn an_api_that_is_not_served_is_reported_with_the_remedy() {
     check(
         "{replicas: 1, gang: [], claims: {availability: NotServed, own: [{t: gpus}]}}",
         &none(),
-        &expect![[r#"
+        &expect![[r"
         Available=False ResourceClaimsNotServed: 0 of 1 pods ready, 1 to be created; the API server does not serve resource.k8s.io/v1; run Kubernetes 1.34 or later, and enable dynamic resource allocation
         ResourceClaimsCreated=False ResourceClaimsNotServed: 0 of 1 ResourceClaims exist; the API server does not serve resource.k8s.io/v1; run Kubernetes 1.34 or later, and enable dynamic resource allocation
-    "#]],
+    "]],
     );
 }
 

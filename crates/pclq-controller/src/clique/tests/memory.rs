@@ -20,12 +20,13 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::{gang, pod, snapshot};
-use crate::clique::{CLAIM_KINDS, CONTROLLER, STATE_MAPS, cleanup_plan, reconcile};
-use crate::context::Context;
+use crate::clique::{CliqueReconciler, Context};
+use crate::clique_memory::CliqueMemory;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
 use crate::informers::PclqCaches;
 use crate::tombstones::Tombstones;
+use grove_controller::reconciler::{Reconciler, cleanup_plan, reconcile};
 
 /// An API server with one claim, of the removed index 7. It accepts the first pod and rejects all others.
 fn manager() -> Manager {
@@ -80,8 +81,9 @@ fn context(
         orphan_deletions,
         terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),
         informers,
+        memory: CliqueMemory::default(),
     };
-    Context::new(manager, caches, CLAIM_KINDS, CONTROLLER)
+    Context::new(manager, caches)
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +114,11 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
     // The first reconcile creates pods, and the second one withholds the status, because a watch event is pending.
     assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_err(), "a pod is rejected");
     assert!(reconcile(Arc::clone(&clique), Arc::clone(&ctx)).await.is_ok());
-    let counts = || STATE_MAPS.map(|(name, count)| (name, count(&ctx)));
+    let counts = || {
+        let remembered = CliqueMemory::MAPS.map(|(name, count)| (name, count(&ctx.caches.memory)));
+        let others = CliqueReconciler::state_maps().iter().map(|(name, count)| (*name, count(&ctx)));
+        remembered.into_iter().chain(others).chain([("statuses", ctx.status_writer.statuses())]).collect::<Vec<_>>()
+    };
     assert!(counts().iter().all(|(_, count)| *count > 0), "{:?}", counts());
 
     clique_writer.delete((*clique).clone());

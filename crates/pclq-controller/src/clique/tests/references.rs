@@ -11,18 +11,18 @@ use crate::clique::triggers::{changed_pod_groups, cliques_of_gang};
 
 #[test]
 fn pods_without_references_are_reported_if_the_gang_has_too_many_pods() {
-    let plan_of = |stored: &str, gang_fits: bool| {
+    let plan_of = |stored: &str, max_references: Option<usize>| {
         let pods = "[{i: 0, name: a}, {i: 1, name: b}, {i: 2, name: c}]";
         let mut observed = snapshot(&format!("{{replicas: 3, gang: {stored}, pods: {pods}}}"));
-        observed.gang_fits = gang_fits;
+        observed.max_references = max_references;
         plan(&observed).to_string()
     };
-    expect!["nothing to do\n"].assert_eq(&plan_of("[a, b, c]", false));
-    expect!["nothing to do\n"].assert_eq(&plan_of("[a]", true));
+    expect!["nothing to do\n"].assert_eq(&plan_of("[a, b, c]", Some(7998)));
+    expect!["nothing to do\n"].assert_eq(&plan_of("[a]", None));
     expect![[r"
         wait: TooManyPodReferences PodGang llm-0 can have at most 7998 pod references; 2 pods of the clique have no reference
     "]]
-    .assert_eq(&plan_of("[a]", false));
+    .assert_eq(&plan_of("[a]", Some(7998)));
 }
 
 #[test]

@@ -18,10 +18,11 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, R
 use serde_json::json;
 
 use super::snapshot;
-use crate::clique::{CLAIM_KINDS, CONTROLLER, reconcile};
-use crate::context::Context;
+use crate::clique::Context;
+use crate::clique_memory::CliqueMemory;
 use crate::informers::PclqCaches;
 use crate::tombstones::Tombstones;
+use grove_controller::reconciler::reconcile;
 
 /// Longer than the first backoff.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -62,8 +63,9 @@ impl Fixture {
             gangs: Cache::from_objects([]),
             orphan_deletions: OrphanDeletions::default(),
             terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),
+            memory: CliqueMemory::default(),
         };
-        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches, CLAIM_KINDS, CONTROLLER);
+        let ctx = Context::new(&Manager::new(&runtime).unwrap(), caches);
         Self { ctx, log }
     }
 

@@ -14,12 +14,11 @@ use serde_json::{Value, json};
 
 use super::{GROUP, change, executed, new, plan, resized, status_of};
 use crate::children::{OmittedMinima, RetainedMinima};
-use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
+use crate::scaling_group::Context;
 use crate::scaling_group::observe::observe;
 use crate::scaling_group::observed::Observed;
-use crate::scaling_group::{CHILD_KINDS, CONTROLLER};
 use crate::tests::{GROUPED, yaml};
 
 #[track_caller]
@@ -346,7 +345,7 @@ async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
     let objects = [("podcliquesets", set), ("podcliquescalinggroups", group), ("podcliques", clique)];
     let manager = manager_with(objects);
     let caches = PcsCaches::start(&manager);
-    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.groups);
+    let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     assert_ne!(observe(&ctx, &owned).retained_minima, RetainedMinima::default());
 }

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::GROUP;
-use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
-use crate::scaling_group::{CHILD_KINDS, CONTROLLER, cleanup_plan};
+use crate::scaling_group::Context;
 use crate::tests::yaml;
+use grove_controller::reconciler::cleanup_plan;
 
 #[tokio::test]
 async fn the_cliques_of_a_deleted_group_stay_if_its_deletion_orphaned_them() {
@@ -17,7 +17,7 @@ async fn the_cliques_of_a_deleted_group_stay_if_its_deletion_orphaned_them() {
         group["metadata"]["finalizers"] = json!([finalizer]);
         let manager = manager_with([("podcliquescalinggroups", group), ("podcliques", clique)]);
         let caches = PcsCaches::start(&manager);
-        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.groups);
+        let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         // Kubernetes removes the finalizer before it deletes the group.
         let plan = cleanup_plan(&ctx, &yaml(GROUP));

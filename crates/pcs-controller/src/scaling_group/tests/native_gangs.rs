@@ -5,10 +5,9 @@ use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
 use grove_controller::plan::Create;
 use serde_json::{Value, json};
 
-use super::super::CONTROLLER;
+use super::super::Context;
 use super::super::observe::observe;
 use super::*;
-use crate::context::Context;
 use crate::incarnations::gang_pending;
 use crate::informers::PcsCaches;
 use crate::informers::tests::manager_with;
@@ -72,7 +71,7 @@ async fn no_clique_of_a_gang_with_an_unreadable_record_is_created() {
             "spec": { "podgroups": [] } });
         let manager = manager_with([("podcliquesets", set), ("podgangs", gang)]);
         let caches = PcsCaches::start(&manager);
-        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.groups);
+        let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         let mut group: PodCliqueScalingGroup = yaml(GROUP);
         group.metadata.owner_references = serde_json::from_value(owner).expect("owner references");

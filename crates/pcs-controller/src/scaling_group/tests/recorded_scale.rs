@@ -27,7 +27,7 @@ fn scale(observed: &mut Observed, replicas: i32) {
 fn record(observed: &mut Observed) -> Option<String> {
     let plan = plan(observed);
     let patches = plan.steps().filter_map(|step| match step {
-        Step::Patch(Patch { target, change: PatchBody::Merge(change), .. }) if target.name == "m-0-g" => {
+        Step::Patch(Patch { target, change: PatchBody::Merge(change) }) if target.name == "m-0-g" => {
             Some(change.value())
         }
         Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,

@@ -11,9 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{SET, change, child, executed, new, plan, without_children};
+use crate::set::CHILD_KINDS;
 use crate::set::desired::SlimService;
 use crate::set::observed::Observed;
-use crate::set::plan::delete_children;
 
 #[track_caller]
 fn check(observed: &Observed, expected: &Expect) {
@@ -67,9 +67,9 @@ fn a_plan_has_a_bounded_number_of_deletes() {
         Arc::new(service)
     }));
     assert_eq!(plan(&observed).steps().count(), 4096);
-    let deleted = delete_children(&observed.set, &observed.children);
+    let deleted = CHILD_KINDS.delete_dependents(&observed.set, &observed.children);
     assert_eq!((deleted.steps().count(), deleted.continue_after), (4096, Some(Duration::from_secs(1))));
-    let deleted = delete_children(&observed.set, &executed(new(SET)).children);
+    let deleted = CHILD_KINDS.delete_dependents(&observed.set, &executed(new(SET)).children);
     assert_eq!((deleted.steps().count(), deleted.continue_after), (8, None));
     observed.set.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     assert_eq!(plan(&observed).steps().count(), 4096);

@@ -10,12 +10,12 @@ use serde_json::json;
 
 use super::claims::SHARING;
 use super::{new, plan};
-use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::manager_responding;
+use crate::set::Context;
 use crate::set::observed::Observed;
-use crate::set::{CHILD_KINDS, CONTROLLER, reconcile};
 use crate::tests::yaml;
+use grove_controller::reconciler::reconcile;
 
 /// A set with claims of these external templates.
 fn set_with_templates(names: &[&str]) -> PodCliqueSet {
@@ -38,7 +38,7 @@ async fn reconciled(set: &PodCliqueSet, templates: &[&str], code: u16) -> (Vec<R
         request.path.contains("/resourceclaimtemplates/").then(|| MockResponse::error(code, "SomeReason"))
     });
     let caches = PcsCaches::start(&manager);
-    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+    let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
     let result = reconcile(Arc::new(set.clone()), Arc::clone(&ctx)).await;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{SET, yaml};
-use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
-use crate::set::{CHILD_KINDS, CONTROLLER, cleanup_plan};
+use crate::set::Context;
+use grove_controller::reconciler::cleanup_plan;
 
 #[tokio::test]
 async fn the_children_of_a_deleted_set_stay_if_its_deletion_orphaned_them() {
@@ -16,7 +16,7 @@ async fn the_children_of_a_deleted_set_stay_if_its_deletion_orphaned_them() {
         set["metadata"]["finalizers"] = json!([finalizer]);
         let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
         let caches = PcsCaches::start(&manager);
-        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+        let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         // Kubernetes removes the finalizer before it deletes the set.
         let plan = cleanup_plan(&ctx, &yaml(SET));

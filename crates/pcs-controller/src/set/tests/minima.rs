@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 
 use super::{executed, new, plan, yaml};
 use crate::children::OmittedMinima;
-use crate::context::Context;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
+use crate::set::Context;
 use crate::set::observe::observe;
 use crate::set::observed::Observed;
-use crate::set::{CHILD_KINDS, CONTROLLER};
 
 /// A set without minima.
 const SET: &str = "
@@ -122,7 +121,7 @@ async fn the_snapshot_of_a_set_contains_the_minima_of_existing_cliques() {
     (clique["metadata"]["name"], clique["spec"]["minAvailable"]) = (json!("m-0-f"), json!(2));
     let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
     let caches = PcsCaches::start(&manager);
-    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+    let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let observed = observe(&ctx, &yaml(SET));
     let expansion = observed.expand();

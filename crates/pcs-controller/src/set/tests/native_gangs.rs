@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 use super::super::observe::{decide_pod_groups, observe, record_pod_groups};
 use super::super::pod_groups::pod_groups;
 use super::*;
-use crate::context::Context;
 use crate::incarnations::{BoundPod, BoundPods, Incarnations};
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
-use crate::set::CONTROLLER;
+use crate::set::Context;
 
 const NATIVE: &str = "
 apiVersion: grove.io/v1alpha1
@@ -237,7 +236,7 @@ async fn the_set_is_decided_again_if_a_clique_changed_in_the_meantime() {
     earlier["status"] = json!({ "scheduledReplicas": 1 });
     let manager = manager_with([("podcliquesets", set), ("podcliques", current.clone())]);
     let caches = PcsCaches::start(&manager);
-    let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+    let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let mut requests = caches.incarnations.requested_decisions().expect("the first call");
     for (clique, is_requested) in [(current, false), (earlier, true)] {
@@ -286,7 +285,7 @@ async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
         clique["metadata"]["annotations"] = json!({ POD_GROUP: "m-0-1000" });
         let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
         let caches = PcsCaches::start(&manager);
-        let ctx = Context::new(&manager, &caches, CONTROLLER, CHILD_KINDS, &caches.sets);
+        let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         let mut observed = observe(&ctx, &yaml(NATIVE));
         decide_pod_groups(&ctx, &mut observed, Timestamp::UNIX_EPOCH);

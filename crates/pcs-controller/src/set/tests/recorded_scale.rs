@@ -28,9 +28,7 @@ fn scaled() -> Observed {
 fn record(observed: &mut Observed) -> Option<String> {
     let plan = plan(observed);
     let patch = plan.steps().find_map(|step| match step {
-        Step::Patch(Patch { target, change: PatchBody::Merge(change), .. }) if target.name == "m-0" => {
-            Some(change.value())
-        }
+        Step::Patch(Patch { target, change: PatchBody::Merge(change) }) if target.name == "m-0" => Some(change.value()),
         Step::Create(_) | Step::Patch(_) | Step::Delete(_) | Step::Adopt(_) => None,
     });
     if let Some(patch) = patch {

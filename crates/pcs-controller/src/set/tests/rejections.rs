@@ -83,6 +83,7 @@ fn children_that_are_not_created_use_no_budget_of_the_plan() {
         gangs: create PodGang llm-2999
         cliques: create PodClique llm-2999-prefill
         cliques: create PodClique llm-2999-decode
+        requeue: after 10s
     "]]
     .assert_eq(&Plan { waiting: vec![], ..plan }.to_string());
 }

@@ -14,7 +14,7 @@ const VOLCANO: &str = "{scheduler: volcano, cliques: {a: {min: 2}}}";
 /// The gang of the row with the `PodGroup` that was created for it, changed by `change`.
 pub(super) fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Observed {
     let mut observed = observed(row);
-    let mut live = created(&plan::plan(&observed, at(1))).expect("a create");
+    let mut live = created(&plan::plan(&observed)).expect("a create");
     live["metadata"]["uid"] = json!("group");
     live["metadata"]["resourceVersion"] = json!("7");
     json_patch::merge(&mut live, change);
@@ -26,7 +26,7 @@ pub(super) fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Obser
 /// The patch of a live `PodGroup` that differs from the created one by `change`, without its precondition.
 pub(super) fn patch<A: PodGroupApi>(row: &str, change: &Value) -> Option<Value> {
     let observed = with_pod_group::<A>(row, change);
-    let plan = plan::plan(&observed, at(1));
+    let plan = plan::plan(&observed);
     let mut steps = plan.steps();
     let patch = steps.next().map(|step| match step {
         Step::Patch(patch) => match &patch.change {
@@ -102,14 +102,14 @@ fn edited_fields_are_restored() {
 fn a_pod_group_with_an_unknown_spec_stays_and_a_condition_reports_it() {
     let mut observed = with_pod_group::<Kai>(KAI, &json!({ "spec": { "minMember": 9 } }));
     observed.gang.labels_mut().remove("kai.scheduler/queue");
-    let plan = plan::plan(&observed, at(1));
+    let plan = plan::plan(&observed);
     assert!(plan.is_empty(), "{plan}");
     check_conditions(
         &observed,
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False QueueMissing: the gang has no label or annotation kai.scheduler/queue; the set or its cliques must name one queue
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
 }
 
@@ -118,10 +118,10 @@ fn a_terminating_pod_group_is_a_condition() {
     let terminating = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
     check_conditions(
         &with_pod_group::<Volcano>(VOLCANO, &terminating),
-        &expect![[r#"
+        &expect![[r"
             GangScheduling=False NameTerminating: PodGroup llm-0 is being deleted; its successor is created then
             Scheduled=False InsufficientScheduledPods: fewer scheduled pods than the minimum: a
-        "#]],
+        "]],
     );
 }
 
@@ -130,7 +130,7 @@ fn a_terminating_gang_deletes_its_pod_group_unless_its_deletion_orphans_it() {
     let mut observed = with_pod_group::<Volcano>(VOLCANO, &json!({}));
     observed.gang.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
     let deletes = |observed: &Observed| {
-        let plan = plan::plan(observed, at(1));
+        let plan = plan::plan(observed);
         plan.steps()
             .filter(|step| matches!(step, Step::Delete(_)))
             .map(|step| step.target().name.clone())
@@ -145,7 +145,7 @@ fn a_terminating_gang_deletes_its_pod_group_unless_its_deletion_orphans_it() {
 fn another_message_of_the_scheduler_is_progress_and_another_cause_is_significant() {
     let mut observed = observed(VOLCANO);
     let change = |observed: &Observed| {
-        let plan = plan::plan(observed, at(1));
+        let plan = plan::plan(observed);
         let status = status::status(observed, &plan, &ExecutionResult::default(), at(1));
         (status::status_change(observed, &status), status)
     };
@@ -168,14 +168,15 @@ fn a_foreign_object_is_not_modified_and_causes_one_warning() {
     let foreign = json!({ "metadata": { "name": "llm-0", "namespace": "prod", "uid": "foreign" } });
     let foreign: PodGroup<Volcano> = serde_json::from_value(foreign).expect("a PodGroup");
     observed.name_conflicts = vec![NameConflict::with(&foreign)];
-    let planned = plan::plan(&observed, at(1));
-    expect![[r#"
+    let planned = plan::plan(&observed);
+    expect![[r"
         wait: NameConflict PodGroup llm-0 exists and PodGang llm-0 does not control it; rename or delete it to free the name
         warn: PodGroupCreateOrUpdateFailed PodGroup llm-0 exists and PodGang llm-0 does not control it; rename or delete it to free the name
-    "#]]
+        requeue: after 10s
+    "]]
     .assert_eq(&planned.to_string());
     observed.gang.status = Some(status::status(&observed, &planned, &ExecutionResult::default(), at(1)));
-    assert_eq!(plan::plan(&observed, at(2)).warnings, [], "the condition reports the conflict");
+    assert_eq!(plan::plan(&observed).warnings, [], "the condition reports the conflict");
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn the_condition_quotes_the_scheduler() {
         let change = json!({ "status": status });
         let observed =
             if row == KAI { with_pod_group::<Kai>(row, &change) } else { with_pod_group::<Volcano>(row, &change) };
-        let plan = plan::plan(&observed, at(1));
+        let plan = plan::plan(&observed);
         let status = status::status(&observed, &plan, &ExecutionResult::default(), at(1));
         let condition = status.conditions.iter().find(|condition| condition.type_ == "GangScheduling");
         assert_eq!(condition.map(|condition| &*condition.message), Some(expected));

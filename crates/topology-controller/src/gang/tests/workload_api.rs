@@ -27,7 +27,7 @@ fn scaled(mut observed: Observed, is_scheduled: bool) -> Observed {
 
 /// The names of the created and of the deleted objects.
 fn writes(observed: &Observed) -> (Vec<String>, Vec<String>) {
-    let plan = plan::plan(observed, at(1));
+    let plan = plan::plan(observed);
     let (mut created, mut deleted) = (vec![], vec![]);
     for step in plan.steps() {
         match step {
@@ -41,7 +41,7 @@ fn writes(observed: &Observed) -> (Vec<String>, Vec<String>) {
 
 /// The status, the reason and the message of the condition `GangScheduling`.
 fn gang_scheduling(observed: &Observed) -> String {
-    let plan = plan::plan(observed, at(1));
+    let plan = plan::plan(observed);
     let status = status::status(observed, &plan, &ExecutionResult::default(), at(1));
     let condition = status.conditions.iter().find(|condition| condition.type_ == "GangScheduling");
     let condition = condition.expect("a condition");
@@ -63,14 +63,14 @@ fn the_spec_is_that_of_the_record() {
         (r#"{"v":1,"minCount":4}"#, json!({ "schedulingPolicy": policy(4), "disruptionMode": "PodGroup" })),
     ] {
         annotate(&mut observed, POD_GROUP_SPEC, record);
-        let object = created(&plan::plan(&observed, at(1))).expect("a create");
+        let object = created(&plan::plan(&observed)).expect("a create");
         assert_eq!(object["spec"], expected, "{record}");
     }
 }
 
 #[test]
 fn the_annotation_of_the_gang_is_the_name() {
-    let object = created(&plan::plan(&observed(ROW), at(1))).expect("a create");
+    let object = created(&plan::plan(&observed(ROW))).expect("a create");
     assert_eq!(object["apiVersion"], "scheduling.k8s.io/v1alpha2");
     let owner = json!({ "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "llm-0", "uid": "gang",
         "controller": true, "blockOwnerDeletion": true });
@@ -106,7 +106,7 @@ fn a_gang_without_the_annotation_has_no_pod_group_and_a_condition_names_the_caus
     ] {
         let row = format!("{{scheduler: default-scheduler, availability: {availability}, cliques: {{a: {{}}}}}}");
         let observed = observed(&row);
-        assert_eq!(text(&plan::plan(&observed, at(1))), "nothing to do\n", "{availability}");
+        assert_eq!(text(&plan::plan(&observed)), "nothing to do\n", "{availability}");
         let message = format!("default-scheduler schedules each pod of the gang on its own: {cause}");
         assert_eq!(gang_scheduling(&observed), format!("False PodsScheduledIndividually: {message}"));
     }
@@ -118,7 +118,7 @@ fn a_gang_with_the_annotation_needs_the_workload_api() {
         [(Availability::NotServed, "False PodGroupsNotServed"), (Availability::Forbidden, "False PodGroupsForbidden")]
     {
         let observed = Observed { availability: Some(availability), ..observed(ROW) };
-        assert!(plan::plan(&observed, at(1)).is_empty(), "{availability:?}");
+        assert!(plan::plan(&observed).is_empty(), "{availability:?}");
         let actual = gang_scheduling(&observed);
         assert_eq!(actual.split_once(':').map(|(begin, _)| begin), Some(condition));
     }
@@ -127,7 +127,7 @@ fn a_gang_with_the_annotation_needs_the_workload_api() {
 #[test]
 fn a_gang_with_the_annotation_gets_its_pod_group_also_if_native_gangs_are_off() {
     let observed = Observed { native_gangs: NativeGangs::Off, ..observed(ROW) };
-    assert!(created(&plan::plan(&observed, at(1))).is_some(), "its pods wait for it");
+    assert!(created(&plan::plan(&observed)).is_some(), "its pods wait for it");
 }
 
 #[test]
@@ -152,15 +152,15 @@ fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
     expect![[r"
         wait: BaseGangNotScheduled the PodGroup of the gang is created once its base gang llm-0 is scheduled
     "]]
-    .assert_eq(&plan::plan(&waiting, at(1)).to_string());
+    .assert_eq(&plan::plan(&waiting).to_string());
     let message = "the PodGroup of the gang is created once its base gang llm-0 is scheduled";
     assert_eq!(gang_scheduling(&waiting), format!("False BaseGangNotScheduled: {message}"));
 
-    let planned = plan::plan(&waiting, at(1));
+    let planned = plan::plan(&waiting);
     waiting.gang.status = Some(status::status(&waiting, &planned, &ExecutionResult::default(), at(1)));
     let released = scaled(waiting, true);
     assert_eq!(writes(&released), (vec!["llm-0-1".to_owned()], vec![]));
-    let planned = plan::plan(&released, at(2));
+    let planned = plan::plan(&released);
     let status = status::status(&released, &planned, &ExecutionResult::default(), at(2));
     assert_eq!(status::status_change(&released, &status), StatusChange::Minor, "the wait is no failure");
 }
@@ -168,7 +168,7 @@ fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
 #[test]
 fn an_existing_pod_group_stays_if_the_base_gang_is_no_longer_scheduled() {
     let observed = scaled(with_pod_group::<WorkloadApi>(ROW, &json!({})), false);
-    assert_eq!(plan::plan(&observed, at(1)).to_string(), "nothing to do\n");
+    assert_eq!(plan::plan(&observed).to_string(), "nothing to do\n");
     assert_eq!(gang_scheduling(&observed), SCHEDULED);
 }
 
@@ -179,7 +179,7 @@ fn a_pod_group_without_owner_is_adopted_before_the_base_gang_is_scheduled() {
     let orphan: PodGroup<WorkloadApi> = serde_json::from_value(orphan).expect("a PodGroup");
     let mut observed = scaled(observed(ROW), false);
     observed.name_conflicts = vec![NameConflict::with(&orphan)];
-    assert_eq!(plan::plan(&observed, at(1)).to_string(), "pod-groups: adopt PodGroup llm-0-1\n");
+    assert_eq!(plan::plan(&observed).to_string(), "pod-groups: adopt PodGroup llm-0-1\n");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn without_readable_annotations_the_pod_groups_of_a_gang_stay_as_they_are() {
     ] {
         for mut observed in [observed(ROW), existing(), scaled(observed(ROW), true)] {
             annotate(&mut observed, key, value);
-            let plan = plan::plan(&observed, at(1));
+            let plan = plan::plan(&observed);
             assert_eq!(plan.steps().count(), 0, "{plan}");
             let condition = gang_scheduling(&observed);
             let expected = format!("False UnreadableAnnotation: the PodGroup of the gang stays as it is: {cause}");
@@ -220,7 +220,7 @@ fn without_readable_annotations_the_pod_groups_of_a_gang_stay_as_they_are() {
             let status = status::status(&observed, &plan, &ExecutionResult::default(), at(1));
             assert_eq!(status::status_change(&observed, &status), StatusChange::Significant);
             observed.gang.status = Some(status);
-            assert_eq!(plan::plan(&observed, at(1)).warnings, [], "the condition reports it");
+            assert_eq!(plan::plan(&observed).warnings, [], "the condition reports it");
         }
     }
     let mut without_record = existing();
@@ -239,7 +239,7 @@ fn the_pod_groups_of_a_gang_with_an_unknown_scheduler_stay_as_they_are() {
         for mut observed in [observed(&row), with_pod_group::<WorkloadApi>(ROW, &edited), scaled(observed(&row), true)]
         {
             observed.gang.labels_mut().insert(SCHEDULER_NAME.to_owned(), "next-scheduler".to_owned());
-            let plan = plan::plan(&observed, at(1));
+            let plan = plan::plan(&observed);
             assert_eq!(plan.steps().count(), 0, "{plan}");
             let condition = gang_scheduling(&observed);
             assert_eq!(
@@ -251,7 +251,7 @@ fn the_pod_groups_of_a_gang_with_an_unknown_scheduler_stay_as_they_are() {
             let [warning] = &plan.warnings[..] else { panic!("{plan}") };
             assert_eq!(format!("False {}: {}", warning.reason, warning.note), condition);
             observed.gang.status = Some(status::status(&observed, &plan, &ExecutionResult::default(), at(1)));
-            assert_eq!(plan::plan(&observed, at(1)).warnings, [], "the condition reports it");
+            assert_eq!(plan::plan(&observed).warnings, [], "the condition reports it");
         }
     }
 }
@@ -384,10 +384,10 @@ fn constraints(observed: &Observed) -> String {
 fn the_key_of_the_record_is_the_topology_of_the_pod_group() {
     let mut observed = observed(ROW);
     annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":3,"packing":{"key":"block","constraints":"1"}}"#);
-    let object = created(&plan::plan(&observed, at(1))).expect("a create");
+    let object = created(&plan::plan(&observed)).expect("a create");
     assert_eq!(object["spec"]["schedulingConstraints"], json!({ "topology": [{ "key": "block" }] }));
     annotate(&mut observed, POD_GROUP_SPEC, r#"{"minCount":3,"packing":{"constraints":"1"}}"#);
-    let object = created(&plan::plan(&observed, at(1))).expect("a create");
+    let object = created(&plan::plan(&observed)).expect("a create");
     assert_eq!(object["spec"].get("schedulingConstraints"), None);
 }
 
