@@ -44,16 +44,17 @@ pub(crate) async fn run(source: &Source, args: &Convergence) -> Result<()> {
         let end_to_end = end_to_end::measure(cluster, &simulation, args).await?;
         Simulation::end_kubernetes(cluster).await?;
         let server = ApiServer::of(cluster, client)?;
-        let mut bench = Bench { cluster, simulation, server, args, measurements: Vec::new(), is_limited: false };
+        let report = Report { measurements: Vec::new(), end_to_end, conditions, left_out: 0 };
+        let mut bench = Bench { cluster, simulation, server, args, report, is_limited: false };
         let outcome = bench.run_all(deadline).await;
-        let measurements = bench.measurements;
+        let report = bench.report;
         // The report also has the runs before an error.
-        let left_out = outcome.as_ref().copied().unwrap_or_default();
-        report::write(&Report { measurements: &measurements, end_to_end: &end_to_end, conditions, left_out }, args)?;
+        report::write(&report, args)?;
+        println!("\n{}", report::text(&report, args));
         outcome?;
-        let violations: Vec<_> = measurements.iter().filter_map(Measurement::violation).collect();
+        let violations: Vec<_> = report.measurements.iter().filter_map(Measurement::violation).collect();
         ensure!(violations.is_empty(), "invariants are violated:\n{}", violations.join("\n"));
-        thresholds::check(&measurements)
+        thresholds::check(&report.measurements)
     })
     .await
 }
@@ -70,27 +71,33 @@ struct Bench<'a> {
     simulation: Simulation,
     server: ApiServer,
     args: &'a Convergence,
-    measurements: Vec<Measurement>,
+    report: Report,
     /// Whether mnnvl-controller has a limit of requests.
     is_limited: bool,
 }
 
 impl Bench<'_> {
-    /// Runs all cases, or until the time is over. Returns the number of cases that it left out.
-    async fn run_all(&mut self, deadline: Instant) -> Result<usize> {
+    /// Runs all cases, or until the time is over. Writes the report after each round, so that an interrupted benchmark keeps its figures.
+    async fn run_all(&mut self, deadline: Instant) -> Result<()> {
         let mut schedule = Schedule::new(self.args);
         println!("warming up; not measured");
         self.run(Schedule::warm_up()).await?;
+        let mut round = 1;
         while Instant::now() < deadline {
-            let Some(case) = schedule.next() else { return Ok(0) };
+            let Some(case) = schedule.next() else { return Ok(()) };
+            if case.round > round {
+                round = case.round;
+                report::write(&self.report, self.args)?;
+            }
             let measurement = self.run(case).await.with_context(|| case.to_string())?;
             println!("{case}: {measurement}; load {:.1}", proc::load());
             if !measurement.is_converged() {
                 schedule.skip_larger(case);
             }
-            self.measurements.push(measurement);
+            self.report.measurements.push(measurement);
         }
-        Ok(schedule.left_out())
+        self.report.left_out = schedule.left_out();
+        Ok(())
     }
 
     async fn run(&mut self, case: Case) -> Result<Measurement> {

@@ -37,29 +37,29 @@ const COUNTS: [&str; 14] = [
 ];
 
 /// What the report contains.
-pub(super) struct Report<'a> {
-    pub(super) measurements: &'a [Measurement],
-    pub(super) end_to_end: &'a [EndToEndTime],
+pub(super) struct Report {
+    pub(super) measurements: Vec<Measurement>,
+    pub(super) end_to_end: Vec<EndToEndTime>,
     pub(super) conditions: Vec<String>,
     /// The number of runs for which the time did not suffice.
     pub(super) left_out: usize,
 }
 
-/// Prints the report, and writes it with the CSV file and the plots to the folder of `--out`.
-pub(super) fn write(report: &Report<'_>, args: &Convergence) -> Result<()> {
+/// Writes the report with the CSV files and the plots to the folder of `--out`.
+pub(super) fn write(report: &Report, args: &Convergence) -> Result<()> {
     let folder = folder(args.folders.out.as_ref())?;
-    let plots = charts::draw(report.measurements, &folder.join(PLOTS), args.cutoff_seconds)?;
+    let plots = charts::draw(&report.measurements, &folder.join(PLOTS), args.cutoff_seconds)?;
     let mut text = text(report, args);
     for plot in plots {
         _ = writeln!(text, "\n![{}]({PLOTS}/{plot})", plot.trim_end_matches(".png"));
     }
-    println!("\n{text}");
-    write_file(&folder.join(NAME).with_extension("csv"), &csv(report.measurements))?;
-    write_file(&folder.join(END_TO_END).with_extension("csv"), &csv_of_set(report.end_to_end))?;
+    write_file(&folder.join(NAME).with_extension("csv"), &csv(&report.measurements))?;
+    write_file(&folder.join(END_TO_END).with_extension("csv"), &csv_of_set(&report.end_to_end))?;
     update_page(&folder, NAME, &text)
 }
 
-fn text(report: &Report<'_>, args: &Convergence) -> String {
+/// The figures of the page.
+pub(super) fn text(report: &Report, args: &Convergence) -> String {
     let Report { measurements, end_to_end, conditions, left_out } = report;
     let mut text = list(conditions);
     let Convergence { nodes, repeat, limit_minutes, cutoff_seconds, .. } = args;
