@@ -1,7 +1,8 @@
 //! Name conflicts: an object that an owner does not control has the name of a child that the owner wants to create. Pure.
 //!
 //! The plan omits the create and all later creates of the same replica (`children/step_filter.rs`), and is repeated after
-//! [`RETRY_DELAY`]: no watch event of a foreign object triggers the owner. Conflicts are rare.
+//! [`RETRY_DELAY`]: no watch event of a foreign object triggers the owner. Conflicts are rare. The deletion of a child of an earlier owner
+//! of the same name triggers the owner, because triggers name owners and not their UIDs.
 //!
 //! The conflicts here are those in the caches. The executor finds the others after *already exists*. A pod takes another name
 //! instead: see `clique/plan/names.rs` of pclq-controller.
@@ -50,11 +51,6 @@ where
         object.map(|object| NameConflict::with(&*object))
     };
     names.into_iter().filter_map(|name| conflict(name.as_ref())).collect()
-}
-
-/// When the plan is repeated that waits for this reason.
-pub(crate) fn retry_delay(waiting: &Waiting) -> Duration {
-    if waiting.reason == available::NAME_TERMINATING { RETRY_DELAY_OF_TERMINATING } else { RETRY_DELAY }
 }
 
 /// An existing object with the name of a desired child that its owner does not control, or that could not be decoded.
@@ -123,17 +119,29 @@ impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
         foreign.map(|conflict| (conflict.target.name.as_str(), self.waiting(conflict)))
     }
 
+    /// When the plan is repeated that waits for the object; `None` if an event triggers it.
+    pub(crate) fn retry_delay(&self, conflict: &NameConflict) -> Option<Duration> {
+        let is_terminating = conflict.metadata.deletion_timestamp.is_some();
+        let delay = if is_terminating { RETRY_DELAY_OF_TERMINATING } else { RETRY_DELAY };
+        (!self.names_owner(conflict)).then_some(delay)
+    }
+
+    /// Whether the owner or an earlier one of the same name controls the object. Grove or Kubernetes' garbage collector deletes the children
+    /// of an earlier owner.
+    fn names_owner(&self, conflict: &NameConflict) -> bool {
+        let (kind, name) = (Owner::kind(&()), self.owner.name_any());
+        controller_of(&conflict.metadata).is_some_and(|controller| controller.kind == kind && controller.name == name)
+    }
+
     /// Why the plan waits for the object.
-    pub(crate) fn waiting(&self, NameConflict { target, metadata, unreadable }: &NameConflict) -> Waiting {
+    pub(crate) fn waiting(&self, conflict: &NameConflict) -> Waiting {
+        let NameConflict { target, metadata, unreadable } = conflict;
         let (kind, name) = (Owner::kind(&()), self.owner.name_any());
         if let Some(reason) = unreadable.as_ref().filter(|_| metadata.deletion_timestamp.is_none()) {
             let message = format!("{target} exists and could not be decoded: {reason}; correct or delete it");
             return Waiting::new(available::UNREADABLE_OBJECT, message);
         }
-        // Grove or Kubernetes' garbage collector deletes the children of an earlier owner of the same name.
-        let has_deleted_owner =
-            controller_of(metadata).is_some_and(|controller| controller.kind == kind && controller.name == name);
-        if metadata.deletion_timestamp.is_some() || has_deleted_owner {
+        if metadata.deletion_timestamp.is_some() || self.names_owner(conflict) {
             return Waiting::new(
                 available::NAME_TERMINATING,
                 format!("{target} is being deleted; its successor is created then"),

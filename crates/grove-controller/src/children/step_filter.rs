@@ -13,7 +13,7 @@ use crate::{
     create_backoff::BackedOffCreates,
     expectations::PendingCreates,
     group_kind::{group_kind, is_of_group_kind},
-    name_conflict::{NameConflict, NameConflicts, retry_delay},
+    name_conflict::{NameConflict, NameConflicts},
     plan::{Plan, SlowStart, Step, Target, Waiting},
 };
 
@@ -184,10 +184,9 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
 
     /// The plan waits for the end of the conflict.
     fn await_conflict(&mut self, conflict: Option<&NameConflict>) {
-        let Some(waiting) = conflict.map(|conflict| self.conflicts.waiting(conflict)) else { return };
-        let delay = retry_delay(&waiting);
-        self.retry_after = Some(self.retry_after.map_or(delay, |earlier| earlier.min(delay)));
-        self.waiting.push(waiting);
+        let Some(conflict) = conflict else { return };
+        self.retry_after = self.retry_after.into_iter().chain(self.conflicts.retry_delay(conflict)).min();
+        self.waiting.push(self.conflicts.waiting(conflict));
     }
 
     /// Blocks the failure domains of the creates that the stage omits.

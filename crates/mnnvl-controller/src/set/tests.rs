@@ -288,7 +288,6 @@ fn a_domain_of_a_deleted_set_of_the_same_name_is_awaited() {
         &observed,
         &expect![[r"
             wait: NameTerminating ComputeDomain llm-0 is being deleted; its successor is created then
-            requeue: after 1s
         "]],
     );
 }

@@ -202,7 +202,6 @@ fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
             services: create ConfigMap 1-service
             workers: create ConfigMap 1-worker
             wait: NameTerminating ConfigMap 0-worker is being deleted; its successor is created then
-            requeue: after 1s
         "]],
     );
 }

@@ -122,7 +122,6 @@ fn an_unreadable_child_is_reported_and_blocks_only_its_replica() {
         &expect![[r"
             cliques: create PodClique llm-1-decode
             wait: UnreadableObject Service llm-0 exists and could not be decoded: missing field `spec`; correct or delete it
-            requeue: after 10s
         "]],
     );
     let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
