@@ -4,6 +4,7 @@ use clap::Subcommand;
 use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::compute_domain::strategy::parameters::MAX_NODES_PER_CLIQUE;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
@@ -69,6 +70,11 @@ pub(crate) struct Convergence {
 }
 
 impl Convergence {
+    /// The cut-off in seconds.
+    pub(crate) fn cutoff(&self) -> f64 {
+        Duration::from_secs(self.cutoff_seconds).as_secs_f64()
+    }
+
     pub(crate) fn strategies(&self) -> Vec<Strategy> {
         if self.strategies.is_empty() {
             Strategy::ALL.map(|(_, strategy)| strategy).into()

@@ -54,7 +54,7 @@ pub(crate) async fn run(source: &Source, args: &Convergence) -> Result<()> {
         outcome?;
         let violations: Vec<_> = report.measurements.iter().filter_map(Measurement::violation).collect();
         ensure!(violations.is_empty(), "invariants are violated:\n{}", violations.join("\n"));
-        thresholds::check(&report.measurements)
+        thresholds::check(&report.measurements, args.cutoff())
     })
     .await
 }

@@ -50,9 +50,9 @@ pub(super) fn write(report: &Report, args: &Convergence) -> Result<()> {
     let folder = folder(args.folders.out.as_ref())?;
     let plots = charts::draw(&report.measurements, &folder.join(PLOTS), args.cutoff_seconds)?;
     let mut text = text(report, args);
-    for plot in plots {
-        _ = writeln!(text, "\n![{}]({PLOTS}/{plot})", plot.trim_end_matches(".png"));
-    }
+    let plots: Vec<_> =
+        plots.iter().map(|plot| format!("![{}]({PLOTS}/{plot})", plot.trim_end_matches(".png"))).collect();
+    _ = writeln!(text, "\n{}", plots.join(" "));
     write_file(&folder.join(NAME).with_extension("csv"), &csv(&report.measurements))?;
     write_file(&folder.join(END_TO_END).with_extension("csv"), &csv_of_set(&report.end_to_end))?;
     update_page(&folder, NAME, &text)
@@ -87,7 +87,7 @@ pub(super) fn text(report: &Report, args: &Convergence) -> String {
         text += &counts(measurements, is_limited);
     }
     text += "Thresholds of `controller-clique` without client limits:\n\n";
-    for threshold in thresholds::of(measurements) {
+    for threshold in thresholds::of(measurements, args.cutoff()) {
         _ = writeln!(text, "- {}", threshold.text);
     }
     text + &of_set(end_to_end)

@@ -13,6 +13,8 @@ const MAX_CONFLICTS: f64 = 0.1;
 /// The time until the domain has converged, compared with the floor, from [`FROM_NODES`] on.
 const MAX_RATIO: f64 = 2.0;
 const FROM_NODES: usize = 72;
+/// Nothing is promised about larger domains.
+const MAX_NODES: usize = 1152;
 /// The exponent of linear growth is 1.
 const MAX_EXPONENT: f64 = 1.1;
 
@@ -22,30 +24,30 @@ pub(super) struct Threshold {
     pub(super) is_met: bool,
 }
 
-/// Fails if a threshold is not met.
-pub(super) fn check(measurements: &[Measurement]) -> Result<()> {
-    let missed: Vec<_> = of(measurements).into_iter().filter(|it| !it.is_met).map(|it| it.text).collect();
+/// Fails if a threshold is not met. `cutoff` is in seconds.
+pub(super) fn check(measurements: &[Measurement], cutoff: f64) -> Result<()> {
+    let missed: Vec<_> = of(measurements, cutoff).into_iter().filter(|it| !it.is_met).map(|it| it.text).collect();
     ensure!(missed.is_empty(), "thresholds are not met:\n{}", missed.join("\n"));
     Ok(())
 }
 
 /// The cases of Grove's strategy, one per size.
 fn our_cases(measurements: &[Measurement]) -> impl Iterator<Item = Case> {
-    cases(measurements, false).filter(|case| case.program == OURS)
+    cases(measurements, false).filter(|case| case.program == OURS && case.nodes <= MAX_NODES)
 }
 
 /// The thresholds of each size that was measured.
-pub(super) fn of(measurements: &[Measurement]) -> Vec<Threshold> {
+pub(super) fn of(measurements: &[Measurement], cutoff: f64) -> Vec<Threshold> {
     let growth = growth_of_bytes(measurements).map(|(exponent, fit)| Threshold {
         text: format!(
             "watch bytes, pods included, grow with the number of nodes to the power {exponent:.2} (R² {fit:.4}), at most {MAX_EXPONENT}"
         ),
         is_met: exponent <= MAX_EXPONENT,
     });
-    our_cases(measurements).flat_map(|case| of_size(measurements, case.nodes)).chain(growth).collect()
+    our_cases(measurements).flat_map(|case| of_size(measurements, case.nodes, cutoff)).chain(growth).collect()
 }
 
-fn of_size(measurements: &[Measurement], nodes: usize) -> Vec<Threshold> {
+fn of_size(measurements: &[Measurement], nodes: usize, cutoff: f64) -> Vec<Threshold> {
     let case = |program| Case { round: 1, nodes, is_limited: false, program };
     let (ours, floor) = (Runs::like(case(OURS), measurements), Runs::like(case(Program::Floor), measurements));
     let highest = |name| ours.spread(name).map_or(f64::INFINITY, |spread| spread.highest);
@@ -58,9 +60,13 @@ fn of_size(measurements: &[Measurement], nodes: usize) -> Vec<Threshold> {
         at_most(nodes, "conflicts per write", conflicts, MAX_CONFLICTS),
         at_most(nodes, "index changes", index_changes, 0.0),
     ];
-    let medians = ours.spread(CONVERGED).zip(floor.spread(CONVERGED));
-    let ratio = medians.map_or(f64::INFINITY, |(ours, floor)| ours.median / floor.median);
-    thresholds.extend((nodes >= FROM_NODES).then(|| at_most(nodes, "time / floor", ratio, MAX_RATIO)));
+    let (name, floor) = match floor.spread(CONVERGED) {
+        None if floor.timed_out() > 0 => ("time / cut-off of the floor, which timed out,", Some(cutoff)),
+        floor => ("time / floor", floor.map(|floor| floor.median)),
+    };
+    let medians = ours.spread(CONVERGED).zip(floor);
+    let ratio = medians.map_or(f64::INFINITY, |(ours, floor)| ours.median / floor);
+    thresholds.extend((nodes >= FROM_NODES).then(|| at_most(nodes, name, ratio, MAX_RATIO)));
     thresholds.push(at_most(nodes, "runs that timed out", self::count(ours.timed_out()), 0.0));
     thresholds
 }
@@ -116,7 +122,7 @@ mod tests {
     use super::*;
 
     fn missed(measurements: &[Measurement]) -> String {
-        check(measurements).err().map(|error| error.to_string()).unwrap_or_default()
+        check(measurements, 10.0).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
@@ -135,12 +141,23 @@ mod tests {
         assert!(with(CONFLICTS, 30.0).contains("conflicts per write 0.17"));
         assert!(with(INDEX_CHANGES, 1.0).contains("index changes 1.00"));
         assert!(missed(&runs(OURS, 72, INDEX_CHANGES, &[0.0])).contains("72 nodes: time / floor inf"));
+        assert_eq!(missed(&runs(OURS, 4608, INDEX_CHANGES, &[1.0])), "", "nothing is promised");
         let bytes = [(18, 1.0), (36, 4.0), (72, 16.0)].map(|(nodes, bytes)| {
             let mut run = runs(OURS, nodes, BYTES, &[bytes]);
             run[0].figures.insert(POD_BYTES, 0.0);
             run
         });
         assert!(missed(&bytes.concat()).contains("to the power 2.00"));
+    }
+
+    #[test]
+    fn the_cutoff_counts_if_the_floor_timed_out() {
+        let mut floor = runs(Program::Floor, 72, CONFLICTS, &[0.0]);
+        floor[0].figures.remove(CONVERGED);
+        floor[0].lacks = vec!["the domain is not Ready".to_owned()];
+        let with = |seconds| missed(&[runs(OURS, 72, CONVERGED, &[seconds]), floor.clone()].concat());
+        assert!(with(21.0).contains("72 nodes: time / cut-off of the floor, which timed out, 2.10, at most 2.00"));
+        assert!(!with(19.0).contains("cut-off"), "{}", with(19.0));
     }
 
     #[test]
