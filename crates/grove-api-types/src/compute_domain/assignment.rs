@@ -23,7 +23,8 @@ pub struct Assignment {
 
 /// The entries of the clique `id`, from its current entries and the pods of the domain. Each node has one entry, of its live pod. It
 /// gets the first of these indices that is free: that of the current entry of the node, that which its daemon has published, and the
-/// lowest. So the index of a node never changes while its pod runs.
+/// lowest. So the index of a node never changes while its pod runs. A pod that its daemon has not labelled yet retains the entry of
+/// its node, and gets no new one.
 pub fn assign(id: &str, current: &[Entry], pods: &[DaemonPod], max_nodes: usize) -> Assignment {
     let mut problems = Vec::new();
     let pods = live_pods(id, current, pods, &mut problems);
@@ -36,7 +37,7 @@ pub fn assign(id: &str, current: &[Entry], pods: &[DaemonPod], max_nodes: usize)
     }
     let mut assigned: Vec<_> = Vec::new();
     for pod in pods {
-        if !indices.take_lowest(pod) {
+        if pod.clique.is_some() && !indices.take_lowest(pod) {
             problems.push(Problem::CliqueFull { clique: id.to_owned(), node: pod.node.clone(), max_nodes });
         }
         assigned.extend(indices.by_node.get(pod.node.as_str()).map(|index| (*index, pod)));
@@ -49,6 +50,23 @@ pub fn assign(id: &str, current: &[Entry], pods: &[DaemonPod], max_nodes: usize)
     }
 }
 
+/// Whether these pods, which may be older than the entries, would remove an entry or change its index, although no terminating pod
+/// explains it. A live LIST of the pods shows whether that is right.
+pub fn loses_entries(id: &str, current: &[Entry], pods: &[DaemonPod], max_nodes: usize) -> bool {
+    let assigned = assign(id, current, pods, max_nodes).entries;
+    let is_retained =
+        |entry: &Entry| assigned.iter().any(|other| other.node_name == entry.node_name && other.index == entry.index);
+    let has_ended = |entry: &Entry| pods.iter().any(|pod| pod.is_ending && pod.owns(entry));
+    current.iter().any(|entry| !is_retained(entry) && !has_ended(entry))
+}
+
+/// The nodes of the clique on which two daemons run.
+pub fn nodes_with_two_daemons(id: &str, current: &[Entry], pods: &[DaemonPod]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    live_pods(id, current, pods, &mut problems);
+    problems
+}
+
 /// One live pod per node of the clique, the oldest first. If a node has two, the one with the entry counts, otherwise the oldest.
 fn live_pods<'a>(
     id: &str,
@@ -56,7 +74,11 @@ fn live_pods<'a>(
     pods: &'a [DaemonPod],
     problems: &mut Vec<Problem>,
 ) -> Vec<&'a DaemonPod> {
-    let mut live: Vec<_> = pods.iter().filter(|pod| pod.clique.as_deref() == Some(id) && !pod.is_ending).collect();
+    let is_member = |pod: &&DaemonPod| match pod.clique.as_deref() {
+        Some(clique) => clique == id,
+        None => pod.entry(current).is_some(),
+    };
+    let mut live: Vec<_> = pods.iter().filter(|pod| is_member(pod) && !pod.is_ending).collect();
     live.sort_by_key(|pod| {
         let has_entry = pod.entry(current).is_some_and(|entry| pod.owns(entry));
         (!has_entry, pod.created.clone(), &pod.node, &pod.name)

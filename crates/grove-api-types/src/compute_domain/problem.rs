@@ -45,7 +45,7 @@ pub enum Problem {
         node: String,
         /// The pod that has the entry.
         pod: String,
-        /// The pod that gets no entry.
+        /// The other pod.
         other: String,
     },
     /// The object has no entry for the node, so the daemon cannot publish that it is ready.
@@ -74,8 +74,8 @@ impl fmt::Display for Problem {
             ),
             Self::CliqueFull { clique, node, max_nodes } => write!(
                 to,
-                "clique {clique} has no free index for node {node}: it has {max_nodes} nodes already \
-                 (MAX_NODES_PER_IMEX_DOMAIN); delete the daemon pod of a node that needs no fabric, or raise the limit"
+                "clique {clique} has no free index for node {node}: it has {max_nodes} nodes already; delete the daemon pod of a node that \
+                 needs no fabric"
             ),
             Self::IndexOutOfRange { clique, node, index, max_nodes } => write!(
                 to,
@@ -90,7 +90,7 @@ impl fmt::Display for Problem {
             ),
             Self::TwoDaemons { node, pod, other } => write!(
                 to,
-                "two daemon pods run on node {node}: {pod} has the entry of the node, {other} gets none; delete {other}"
+                "two daemon pods run on node {node}, which can have only one entry: {pod} and {other}; delete {other}"
             ),
             Self::NoEntry { node } => {
                 write!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use grove_api_types::compute_domain::assignment::assign;
+use grove_api_types::compute_domain::assignment::{assign, loses_entries};
 use grove_api_types::compute_domain::daemon::{Daemon, ImexChange, Input, Output, QueuedTask, Response};
 use grove_api_types::compute_domain::daemon_pod::DaemonPod;
 use grove_api_types::compute_domain::daemon_state::Identity;
@@ -38,9 +38,9 @@ pub(super) enum Step {
     BecomeReady(usize),
     /// The watch of mnnvl-controller delivers the next version of the object.
     ControllerObserves,
-    /// The watch of mnnvl-controller delivers a pod.
+    /// The watch of mnnvl-controller delivers the next version of a pod.
     ControllerObservesPod(usize),
-    /// mnnvl-controller lists the pods, because it knows no object.
+    /// mnnvl-controller lists the pods for its next write, because it knows no object, or would remove an entry.
     ControllerLists,
     /// mnnvl-controller writes the entries.
     ControllerWrites,
@@ -73,8 +73,12 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Controller {
     delivered: usize,
+    /// The cached pods.
     pods: BTreeMap<String, DaemonPod>,
-    listed: bool,
+    /// The versions of each pod that its watch has not delivered yet.
+    undelivered: BTreeMap<String, VecDeque<DaemonPod>>,
+    /// The pods that it has listed. Only the next write uses them.
+    listed: Option<BTreeMap<String, DaemonPod>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,13 +103,14 @@ impl World {
             world.nodes.push(node);
             world.start(number);
         }
+        world.queue_pod_versions();
         world
     }
 
     /// mnnvl-controller has assigned the lowest index to the last node, as if that had come first.
     pub(super) fn with_late_nodes_first(daemons: usize, disturbances: usize) -> Self {
         let mut world = Self::new(Strategy::ControllerClique, daemons, disturbances);
-        world.controller.pods = world.server.pods.clone();
+        world.deliver_all_pods();
         let mut entries = world.assignment(&[]);
         let last = i64::try_from(daemons).unwrap_or_default() - 1;
         for entry in &mut entries {
@@ -116,6 +121,24 @@ impl World {
         for node in &mut world.nodes {
             node.delivered = world.server.history.len() - 1;
         }
+        world
+    }
+
+    /// mnnvl-controller has listed the pods and created the object with a gap, but its watch has delivered only the first pod.
+    pub(super) fn with_old_cache() -> Self {
+        let mut world = Self::with_late_nodes_first(2, 0);
+        let mut entries = world.server.entries().to_vec();
+        entries.sort_by(|one, other| one.node_name.cmp(&other.node_name));
+        (entries[0].index, entries[1].index) = (0, 2);
+        world.server.replace(entries);
+        world.controller.delivered = world.server.history.len();
+        for node in &mut world.nodes {
+            node.delivered = world.server.history.len() - 1;
+        }
+        let labelled = world.pod(1).clone();
+        world.controller.pods.remove(&node_name(1));
+        let unlabelled = DaemonPod { clique: None, ..labelled.clone() };
+        world.controller.undelivered.insert(node_name(1), VecDeque::from([unlabelled, labelled]));
         world
     }
 
@@ -155,18 +178,21 @@ impl World {
         if self.strategy != Strategy::ControllerClique {
             return steps;
         }
-        let Controller { delivered, pods, listed } = &self.controller;
+        let Controller { delivered, pods, undelivered, listed } = &self.controller;
         steps.extend((*delivered < self.server.history.len()).then_some(Step::ControllerObserves));
-        let is_behind = |number: &usize| pods.get(&node_name(*number)) != Some(self.pod(*number));
-        let unknown: Vec<_> = (0..self.nodes.len()).filter(is_behind).collect();
-        steps.extend(unknown.iter().map(|number| Step::ControllerObservesPod(*number)));
+        let is_behind =
+            |number: &usize| undelivered.get(&node_name(*number)).is_some_and(|versions| !versions.is_empty());
+        steps.extend((0..self.nodes.len()).filter(is_behind).map(Step::ControllerObservesPod));
         let has_labelled_pod = pods.values().any(|pod| pod.clique.is_some());
         match self.controller_view() {
-            None if !listed => steps.extend(has_labelled_pod.then_some(Step::ControllerLists)),
+            None if listed.is_none() => steps.extend(has_labelled_pod.then_some(Step::ControllerLists)),
             None => steps.push(Step::ControllerWrites),
             Some(current) => {
+                let cached: Vec<_> = pods.values().cloned().collect();
+                let needs_list = listed.is_none() && loses_entries(CLIQUE, &current, &cached, MAX_NODES_PER_CLIQUE);
                 let is_different = self.assignment(&current) != current;
-                steps.extend(is_different.then_some(Step::ControllerWrites));
+                let write = if needs_list { Step::ControllerLists } else { Step::ControllerWrites };
+                steps.extend(is_different.then_some(write));
             }
         }
         steps.extend(self.server.current().map(|_| Step::DeleteClique));
@@ -180,7 +206,8 @@ impl World {
     }
 
     fn assignment(&self, current: &[Entry]) -> Vec<Entry> {
-        let pods: Vec<_> = self.controller.pods.values().cloned().collect();
+        let Controller { pods, listed, .. } = &self.controller;
+        let pods: Vec<_> = listed.as_ref().unwrap_or(pods).values().cloned().collect();
         assign(CLIQUE, current, &pods, MAX_NODES_PER_CLIQUE).entries
     }
 
@@ -214,18 +241,36 @@ impl World {
             Step::BecomeReady(number) => self.pod_mut(number).is_ready = true,
             Step::ControllerObserves => {
                 self.controller.delivered += 1;
-                self.controller.listed = false;
+                self.controller.listed = None;
             }
             Step::ControllerObservesPod(number) => {
-                self.controller.pods.insert(node_name(number), self.pod(number).clone());
+                let next = self.controller.undelivered.get_mut(&node_name(number)).and_then(VecDeque::pop_front);
+                self.controller.pods.extend(next.map(|pod| (node_name(number), pod)));
+                self.controller.listed = None;
             }
-            Step::ControllerLists => {
-                self.controller.pods = self.server.pods.clone();
-                self.controller.listed = true;
-            }
+            Step::ControllerLists => self.controller.listed = Some(self.server.pods.clone()),
             Step::ControllerWrites => self.controller_writes(),
             Step::DeleteClique => self.server.delete(),
         }
+        self.queue_pod_versions();
+    }
+
+    /// Queues the pods that have changed for the watch of mnnvl-controller.
+    fn queue_pod_versions(&mut self) {
+        if self.strategy != Strategy::ControllerClique {
+            return;
+        }
+        for (node, pod) in &self.server.pods {
+            let versions = self.controller.undelivered.entry(node.clone()).or_default();
+            if versions.back().or_else(|| self.controller.pods.get(node)) != Some(pod) {
+                versions.push_back(pod.clone());
+            }
+        }
+    }
+
+    fn deliver_all_pods(&mut self) {
+        self.controller.pods = self.server.pods.clone();
+        self.controller.undelivered.clear();
     }
 
     /// A create fails if the object exists; a patch fails if the object has changed since it was observed. Both do nothing then.
@@ -237,7 +282,7 @@ impl World {
         if is_accepted {
             self.server.replace(entries);
         }
-        self.controller.listed = false;
+        self.controller.listed = None;
     }
 
     fn deliver_object(&mut self, number: usize) {
@@ -295,13 +340,16 @@ impl World {
         Node { daemon, queue: BTreeSet::new(), request: None, delivered, seen_pod: None, pods }
     }
 
-    /// Starts the daemon of the node, until its pod has the label.
+    /// Starts the daemon of the node, until its pod has the label and its watch has listed the object.
     fn start(&mut self, number: usize) {
         self.handle(number, Input::Start);
         let response = self.execute(number);
         self.handle(number, Input::Response(response));
+        self.deliver_object(number);
         let pod = self.pod(number).clone();
-        if pod.index.is_some() {
+        // Without an entry, a daemon has no readiness to publish.
+        let has_entry = self.server.entries().iter().any(|entry| entry.node_name == node_name(number));
+        if pod.index.is_some() || has_entry {
             self.handle(number, Input::PodChanged { is_ready: false, published: pod.index });
         }
         self.nodes[number].seen_pod = Some(pod);
@@ -346,9 +394,17 @@ impl World {
                 hash_pod(pod, &mut hasher);
             }
         }
-        (self.controller.delivered, self.controller.listed, self.disturbances, self.restarts).hash(&mut hasher);
-        let pods = self.controller.pods.values().chain(self.server.pods.values());
+        (self.controller.delivered, self.controller.listed.is_some(), self.disturbances, self.restarts)
+            .hash(&mut hasher);
+        let Controller { pods, undelivered, listed, .. } = &self.controller;
+        let pods = pods.values().chain(self.server.pods.values()).chain(listed.iter().flat_map(BTreeMap::values));
         pods.for_each(|pod| hash_pod(pod, &mut hasher));
+        for versions in undelivered.values() {
+            versions.len().hash(&mut hasher);
+            for pod in versions {
+                hash_pod(pod, &mut hasher);
+            }
+        }
         hasher.finish()
     }
 }

@@ -13,9 +13,9 @@ use super::StateSyncContext;
 use super::field_managers::{ManagedObject, other_manager};
 use super::observed::Observed;
 
-/// Replaces the pods by those of the API server if the plan needs them. A daemon may have published its index before the object of its clique
-/// was deleted (`strategy/controller_clique.rs` in grove-api-types explains why that matters), and the entry of a daemon may be newer than
-/// the cached pods.
+/// Replaces the pods by those of the API server if the plan needs them: a daemon may have published its index before the object of its clique
+/// was deleted, and its entry may be newer than the cached pods (`strategy/controller_clique.rs` in grove-api-types explains why that
+/// matters).
 pub(super) async fn list_pods(ctx: &StateSyncContext, observed: &mut Observed) -> Result<(), ReconcileError> {
     if !observed.needs_live_pods() {
         return Ok(());

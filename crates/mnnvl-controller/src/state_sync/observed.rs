@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use grove_api_types::compute_domain::STRATEGY_ANNOTATION;
-use grove_api_types::compute_domain::assignment::{Assignment, assign};
+use grove_api_types::compute_domain::assignment::{Assignment, assign, loses_entries, nodes_with_two_daemons};
 use grove_api_types::compute_domain::clique::ComputeDomainClique;
 use grove_api_types::compute_domain::daemon_pod::DaemonPod;
 use grove_api_types::compute_domain::entry::Entry;
@@ -167,7 +167,9 @@ impl Observed {
         if self.strategy() == Strategy::ControllerClique {
             return assign(id, current, &self.pods, MAX_NODES_PER_CLIQUE);
         }
-        Assignment { entries: self.without_stale(current), ..Assignment::default() }
+        let stored = if self.strategy().has_cliques() { current } else { &self.stored_entries() };
+        let problems = nodes_with_two_daemons(id, stored, &self.pods);
+        Assignment { entries: self.without_stale(current), problems, ..Assignment::default() }
     }
 
     /// The entries of nodes with fabric in the status of the domain, as far as they have a pod.
@@ -186,10 +188,12 @@ impl Observed {
         entries.iter().filter(|entry| !stale.contains(entry)).cloned().collect()
     }
 
-    /// Whether the plan depends on pods that the cache may lack: a clique gets entries and has no object, or a daemon's entry has no pod.
+    /// Whether the plan depends on pods that the cache may lack: a clique gets entries and has no object, or an entry has no pod.
     pub(crate) fn needs_live_pods(&self) -> bool {
         match self.strategy() {
-            Strategy::ControllerClique => self.lacks_cliques(),
+            Strategy::ControllerClique => {
+                self.lacks_cliques() || self.cliques.iter().any(|clique| self.loses_entries(clique))
+            }
             Strategy::RmwClique | Strategy::SsaClique => {
                 self.cliques.iter().any(|clique| !stale_entries(&clique.daemons, &self.pods).is_empty())
             }
@@ -204,6 +208,12 @@ impl Observed {
         let mut ids = with_entry.filter_map(|pod| pod.clique.as_deref()).filter(|id| !id.is_empty());
         !is_terminating(&self.domain)
             && ids.any(|id| self.object(&ComputeDomainCliqueName::of_domain(&uid, id)).is_none())
+    }
+
+    fn loses_entries(&self, clique: &ComputeDomainClique) -> bool {
+        let name = clique.name_any();
+        let id = name.split_once('.').map_or("", |(_, id)| id);
+        loses_entries(id, &clique.daemons, &self.pods, MAX_NODES_PER_CLIQUE)
     }
 
     fn object(&self, name: &ComputeDomainCliqueName) -> Option<&Arc<ComputeDomainClique>> {

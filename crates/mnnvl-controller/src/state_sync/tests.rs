@@ -18,6 +18,8 @@ use super::observed::Observed;
 use super::triggers::domains_of;
 use super::*;
 
+mod live_reads;
+
 /// The pod of the daemon of a node.
 fn pod(node: usize, clique: &str, is_ready: bool) -> Value {
     let (name, ready) = (format!("daemon-{node}"), if is_ready { "True" } else { "False" });
@@ -149,11 +151,23 @@ fn a_second_daemon_of_a_node_is_reported() {
     check(
         &observed(&[clique("f.7", &[0])], &[pod(0, "f.7", true), second]),
         &expect![[r#"
-        warn: ComputeDomainDaemonRejected two daemon pods run on node node-0: daemon-0 has the entry of the node, daemon-x gets none; delete daemon-x
+        warn: ComputeDomainDaemonRejected two daemon pods run on node node-0, which can have only one entry: daemon-0 and daemon-x; delete daemon-x
 
         {"cliques":[{"id":"f.7","status":"Ready"}],"status":"NotReady"}
     "#]],
     );
+}
+
+#[test]
+fn a_second_daemon_of_a_node_is_reported_with_each_strategy() {
+    let mut second = pod(0, "f.7", true);
+    second["metadata"]["name"] = json!("daemon-x");
+    for (_, strategy) in Strategy::ALL {
+        let mut observed = observed(&[], &[pod(0, "f.7", true), second.clone()]);
+        observed.domain = domain(strategy);
+        let plan = plan::plan(&observed, &observed.desired_cliques()).to_string();
+        assert!(plan.contains("two daemon pods run on node node-0"), "{strategy:?}: {plan}");
+    }
 }
 
 #[test]
@@ -224,6 +238,175 @@ fn the_objects_of_a_domain_have_its_uid_and_its_strategy() {
         {"finalizers":["resource.nvidia.com/computeDomain"],"labels":{"resource.nvidia.com/computeDomain":"u","resource.nvidia.com/computeDomainTarget":"Workload"},"name":"llm-0","namespace":"team"}
         {"spec":{"devices":{"config":[{"opaque":{"driver":"compute-domain.nvidia.com","parameters":{"allocationMode":"Single","apiVersion":"resource.nvidia.com/v1beta1","domainID":"u","kind":"ComputeDomainChannelConfig"}},"requests":["channel"]}],"requests":[{"exactly":{"deviceClassName":"compute-domain-default-channel.nvidia.com"},"name":"channel"}]}}}
     "#]].assert_eq(&format!("{}\n{}\n{workload}", creates[0]["spec"], daemon_set["nodeSelector"]));
+}
+
+/// The probes decide when a pod is Ready, and with it its entry.
+#[test]
+fn the_daemon_set_runs_the_daemon_as_the_driver_does() {
+    let mut new = observed(&[], &[]);
+    (new.daemon_set, new.claim_templates) = (None, vec![]);
+    let creates: Vec<_> = plan::plan(&new, &[]).steps().filter_map(created).collect();
+    expect![[r#"
+        {
+          "apiVersion": "apps/v1",
+          "kind": "DaemonSet",
+          "metadata": {
+            "finalizers": [
+              "resource.nvidia.com/computeDomain"
+            ],
+            "labels": {
+              "resource.nvidia.com/computeDomain": "u"
+            },
+            "name": "computedomain-daemon-u",
+            "namespace": "grove-system"
+          },
+          "spec": {
+            "selector": {
+              "matchLabels": {
+                "resource.nvidia.com/computeDomain": "u"
+              }
+            },
+            "template": {
+              "metadata": {
+                "labels": {
+                  "resource.nvidia.com/computeDomain": "u"
+                }
+              },
+              "spec": {
+                "containers": [
+                  {
+                    "args": [
+                      "run"
+                    ],
+                    "env": [
+                      {
+                        "name": "NODE_NAME",
+                        "valueFrom": {
+                          "fieldRef": {
+                            "fieldPath": "spec.nodeName"
+                          }
+                        }
+                      },
+                      {
+                        "name": "POD_IP",
+                        "valueFrom": {
+                          "fieldRef": {
+                            "fieldPath": "status.podIP"
+                          }
+                        }
+                      },
+                      {
+                        "name": "POD_UID",
+                        "valueFrom": {
+                          "fieldRef": {
+                            "fieldPath": "metadata.uid"
+                          }
+                        }
+                      },
+                      {
+                        "name": "POD_NAME",
+                        "valueFrom": {
+                          "fieldRef": {
+                            "fieldPath": "metadata.name"
+                          }
+                        }
+                      },
+                      {
+                        "name": "POD_NAMESPACE",
+                        "valueFrom": {
+                          "fieldRef": {
+                            "fieldPath": "metadata.namespace"
+                          }
+                        }
+                      },
+                      {
+                        "name": "SYNC_STRATEGY",
+                        "value": "controller-clique"
+                      },
+                      {
+                        "name": "FEATURE_GATES",
+                        "value": "ComputeDomainCliques=true"
+                      },
+                      {
+                        "name": "MAX_NODES_PER_IMEX_DOMAIN",
+                        "value": "18"
+                      },
+                      {
+                        "name": "LOG_VERBOSITY",
+                        "value": "1"
+                      },
+                      {
+                        "name": "NVIDIA_VISIBLE_DEVICES",
+                        "value": "void"
+                      }
+                    ],
+                    "image": "localhost/grove/compute-domain-daemon:0.1.0",
+                    "livenessProbe": {
+                      "exec": {
+                        "command": [
+                          "/usr/local/bin/service",
+                          "check"
+                        ]
+                      },
+                      "failureThreshold": 20,
+                      "periodSeconds": 60,
+                      "timeoutSeconds": 10
+                    },
+                    "name": "compute-domain-daemon",
+                    "readinessProbe": {
+                      "exec": {
+                        "command": [
+                          "/usr/local/bin/service",
+                          "check"
+                        ]
+                      },
+                      "failureThreshold": 1,
+                      "periodSeconds": 10,
+                      "timeoutSeconds": 10
+                    },
+                    "resources": {
+                      "claims": [
+                        {
+                          "name": "compute-domain-daemon"
+                        }
+                      ]
+                    },
+                    "securityContext": {
+                      "runAsUser": 0
+                    },
+                    "startupProbe": {
+                      "exec": {
+                        "command": [
+                          "/usr/local/bin/service",
+                          "check"
+                        ]
+                      },
+                      "failureThreshold": 1200,
+                      "periodSeconds": 1,
+                      "timeoutSeconds": 10
+                    }
+                  }
+                ],
+                "nodeSelector": {
+                  "resource.nvidia.com/computeDomain": "u"
+                },
+                "resourceClaims": [
+                  {
+                    "name": "compute-domain-daemon",
+                    "resourceClaimTemplateName": "computedomain-daemon-u"
+                  }
+                ],
+                "serviceAccountName": "compute-domain-daemon",
+                "tolerations": [
+                  {
+                    "operator": "Exists"
+                  }
+                ]
+              }
+            }
+          }
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&creates[1]).unwrap());
 }
 
 #[test]

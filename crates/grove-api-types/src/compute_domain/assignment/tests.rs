@@ -60,6 +60,30 @@ fn an_entry_ends_with_its_pod() {
 }
 
 #[test]
+fn a_pod_without_label_retains_the_entry_of_its_node_and_gets_no_other() {
+    let next = DaemonPod { clique: None, ip: "new".to_owned(), ..live("b") };
+    let new = DaemonPod { clique: None, ..live("d") };
+    let pods = [live("a"), next, new];
+    let assignment = assign("c", &[entry("a", 1), entry("b", 2)], &pods, 4);
+    let retained = Entry { ip_address: "new".to_owned(), ..entry("b", 2) };
+    assert_eq!((assignment.entries, assignment.problems), (vec![entry("a", 1), retained], vec![]));
+}
+
+#[test]
+fn an_entry_without_terminating_pod_is_removed_only_after_a_live_list() {
+    let current = [entry("a", 0), entry("b", 2)];
+    let loses = |pods: &[DaemonPod]| loses_entries("c", &current, pods, 4);
+    assert!(!loses(&[live("a"), live("b"), live("d")]));
+    assert!(!loses(&[live("a"), pod("b", None, true)]), "its pod is terminating");
+    assert!(loses(&[live("a")]));
+    assert!(
+        loses(&[live("a"), DaemonPod { ip: "new".to_owned(), ..pod("b", None, true) }]),
+        "another pod is terminating"
+    );
+    assert!(loses_entries("c", &[entry("a", 9)], &[live("a")], 4), "the index changes");
+}
+
+#[test]
 fn a_deleted_object_is_rebuilt_with_the_published_indices() {
     let pods = [pod("a", Some(2), false), live("b"), pod("d", Some(0), false)];
     assert_eq!(indices(&[], &pods), nodes(&[("d", 0), ("b", 1), ("a", 2)]));
@@ -106,8 +130,8 @@ fn a_node_above_the_limit_gets_no_entry_and_the_others_stay() {
     assert_eq!(
         problems,
         [
-            "clique c has no free index for node d: it has 4 nodes already (MAX_NODES_PER_IMEX_DOMAIN); delete the daemon pod of a \
-          node that needs no fabric, or raise the limit"
+            "clique c has no free index for node d: it has 4 nodes already; delete the daemon pod of a node that needs no \
+             fabric"
         ]
     );
 }
@@ -118,5 +142,5 @@ fn of_two_pods_on_a_node_the_one_with_the_entry_counts() {
     let other = DaemonPod { name: "b".to_owned(), ip: "other".to_owned(), ..live("a") };
     let (assigned, problems) = assigned(&[entry("a", 1)], &[other, with_entry]);
     assert_eq!(assigned, nodes(&[("a", 1)]));
-    assert_eq!(problems, ["two daemon pods run on node a: z has the entry of the node, b gets none; delete b"]);
+    assert_eq!(problems, ["two daemon pods run on node a, which can have only one entry: z and b; delete b"]);
 }

@@ -11,7 +11,8 @@
 //!
 //! mnnvl-controller creates an object only after a live LIST of the pods, and assigns the indices that are written there first. So if
 //! the object was deleted and created again between 1 and 3, then either the LIST contains the index of the daemon, or the daemon
-//! reads the new object in step 3. In both cases, no two daemons start with the same index.
+//! reads the new object in step 3. In both cases, no two daemons start with the same index. An entry is removed only if the pod is
+//! terminating, or if a live LIST shows no pod for it: the cached pods may be older than the entries.
 
 use super::{Registration, unique_clique_entries};
 use crate::compute_domain::daemon_state::DaemonState;
