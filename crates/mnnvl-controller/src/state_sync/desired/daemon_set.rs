@@ -18,6 +18,8 @@ use crate::state_sync::observed::Observed;
 
 /// The program, its container and its account.
 pub(crate) const DAEMON: &str = "compute-domain-daemon";
+/// Above 5, the daemons log each request.
+const LOG_VERBOSITY: u8 = 1;
 /// The claim of a daemon.
 const CLAIM: &str = "compute-domain-daemon";
 
@@ -69,7 +71,9 @@ fn container(observed: &Observed) -> Container {
     ];
     let values = [
         ("SYNC_STRATEGY", observed.strategy().name().to_owned()),
+        ("FEATURE_GATES", format!("ComputeDomainCliques={}", observed.strategy().has_cliques())),
         ("MAX_NODES_PER_IMEX_DOMAIN", MAX_NODES_PER_CLIQUE.to_string()),
+        ("LOG_VERBOSITY", LOG_VERBOSITY.to_string()),
         // The GPUs belong to the pods of the domain.
         ("NVIDIA_VISIBLE_DEVICES", "void".to_owned()),
     ];
