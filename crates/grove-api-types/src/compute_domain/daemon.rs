@@ -120,6 +120,10 @@ pub struct Daemon {
     last_events: BTreeMap<Task, u64>,
     due: VecDeque<QueuedTask>,
     in_flight: Option<InFlight>,
+    /// Whether the own pod has the label of the clique.
+    is_labelled: bool,
+    /// Whether the watch has listed the object with the entries.
+    is_listed: bool,
 }
 
 /// The request without response.
@@ -142,6 +146,8 @@ impl Daemon {
             last_events: BTreeMap::new(),
             due: VecDeque::new(),
             in_flight: None,
+            is_labelled: false,
+            is_listed: false,
         }
     }
 
@@ -152,11 +158,10 @@ impl Daemon {
             Input::ObjectChanged(object) => self.object_changed(object),
             Input::ObjectDeleted => match self.state.object.take() {
                 Some(_) => self.queue(Task::Join),
-                // The first list of the watch: the daemon joins after it has labelled its pod.
-                None => Vec::new(),
+                None => self.listed(),
             },
             Input::PodChanged { is_ready, published } => {
-                self.state.is_ready = is_ready;
+                self.state.is_ready = Some(is_ready);
                 // The event may be older than the last write of the daemon, which no other client removes.
                 self.state.published = published.or(self.state.published);
                 self.queue(Task::PublishReadiness)
@@ -176,11 +181,18 @@ impl Daemon {
     /// its informers resync.
     fn object_changed(&mut self, object: StateObject) -> Vec<Output> {
         self.state.remember(object);
-        let mut outputs = self.queue(Task::Register);
+        let mut outputs = self.listed();
+        outputs.extend(self.queue(Task::Register));
         if matches!(self.strategy.registration().publish_readiness(&self.state), Ok(Some(_))) {
             outputs.extend(self.queue(Task::PublishReadiness));
         }
         outputs
+    }
+
+    /// After the first list of the watch. A daemon joins only after that: an entry of its node may exist already.
+    fn listed(&mut self) -> Vec<Output> {
+        let is_first = !std::mem::replace(&mut self.is_listed, true);
+        if is_first && self.is_labelled { self.queue(Task::Join) } else { Vec::new() }
     }
 
     fn queue(&mut self, task: Task) -> Vec<Output> {
@@ -292,11 +304,13 @@ impl Daemon {
                 outputs.push(Output::Report(Problem::NoClique { node: self.state.identity.node.clone() }));
             }
             Task::Label => {
-                let join = self.next(Task::Join);
-                outputs.push(Output::Queue(join));
+                self.is_labelled = true;
+                if self.is_listed {
+                    outputs.extend(self.queue(Task::Join));
+                }
             }
-            Task::Join | Task::Register => self.update_imex(outputs),
-            Task::PublishReadiness => {}
+            Task::Register => self.update_imex(outputs),
+            Task::Join | Task::PublishReadiness => {}
             Task::Leave => outputs.push(Output::Stopped),
         }
     }

@@ -46,8 +46,8 @@ pub struct DaemonState {
     pub identity: Identity,
     /// The newest known version of the object with the entries.
     pub(super) object: Option<StateObject>,
-    /// Whether the own pod is ready.
-    pub(super) is_ready: bool,
+    /// Whether the own pod is ready; `None` until the watch has delivered the pod.
+    pub(super) is_ready: Option<bool>,
     /// The index in the annotation of the own pod.
     pub(super) published: Option<i64>,
     /// The index that the object still had after the daemon had published it.
@@ -86,7 +86,7 @@ impl DaemonState {
         Self {
             identity,
             object: None,
-            is_ready: false,
+            is_ready: None,
             published: None,
             confirmed: None,
             applies_by_force: false,

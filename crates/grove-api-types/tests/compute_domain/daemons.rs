@@ -23,7 +23,8 @@ fn domain(uid: &str, version: u64, entries: &[Entry]) -> StateObject {
     let nodes: Vec<_> = entries
         .iter()
         .map(|entry| {
-            json!({ "name": entry.node_name, "ipAddress": entry.ip_address, "cliqueID": entry.clique_id, "index": entry.index })
+            json!({ "name": entry.node_name, "ipAddress": entry.ip_address, "cliqueID": entry.clique_id, "index": entry.index,
+                "status": entry.status })
         })
         .collect();
     let domain = json!({
@@ -80,9 +81,20 @@ fn reports(outputs: &[Output]) -> Vec<String> {
     outputs.iter().filter_map(report).collect()
 }
 
-/// The queued retry.
+/// The queued task; after the first list of the object, that behind the one that joins it.
 fn retry(outputs: &[Output]) -> Option<QueuedTask> {
-    outputs.iter().find_map(|output| if let Output::Queue(task) = output { Some(*task) } else { None })
+    outputs.iter().rev().find_map(|output| if let Output::Queue(task) = output { Some(*task) } else { None })
+}
+
+#[test]
+fn a_daemon_first_labels_its_pod_with_its_clique() {
+    for (_, strategy) in Strategy::ALL {
+        let outputs = Daemon::new(identity(0, 0), strategy).handle(Input::Start);
+        let [request] = sent(&outputs)[..] else { panic!("one request, not {outputs:?}") };
+        assert_eq!((&request.verb, request.name.as_str()), (&Verb::MergePatch, "daemon-0-0"));
+        let labels = json!({ "resource.nvidia.com/computeDomain.cliqueID": CLIQUE });
+        assert_eq!(request.body, json!({ "metadata": { "labels": labels, "uid": "uid-0-0" } }));
+    }
 }
 
 #[test]
@@ -151,6 +163,7 @@ fn an_entry_that_lost_its_readiness_gets_it_again_without_an_event_of_the_pod() 
 fn a_deleted_object_of_the_clique_is_created_again() {
     for strategy in [Strategy::RmwClique, Strategy::SsaClique] {
         let mut driver = Driver::new(strategy);
+        driver.handle(Input::ObjectDeleted);
         driver.handle(Input::Response(Response::Success(Some(clique(1, &[entry(0, 2)])))));
         let outputs = driver.handle(Input::ObjectDeleted);
         let [request] = sent(&outputs)[..] else { panic!("one request, not {outputs:?}") };
@@ -161,10 +174,38 @@ fn a_deleted_object_of_the_clique_is_created_again() {
 #[test]
 fn a_registered_daemon_does_not_join_again() {
     let mut driver = Driver::new(Strategy::SsaClique);
+    driver.handle(Input::ObjectDeleted);
     driver.handle(Input::Response(Response::Failure));
     driver.observe(clique(1, &[entry(0, 2)]));
     let join = QueuedTask { task: Task::Join, failures: 1, event: 1 };
     assert_eq!(driver.handle(Input::Due(join)), [], "the apply without entry would remove the entry");
+}
+
+#[test]
+fn a_daemon_joins_only_after_the_first_list_and_only_without_an_entry_of_its_node() {
+    let earlier = |ip: &str| Entry { ip_address: ip.to_owned(), ..entry(0, 2) };
+    // A container that was restarted, and the next pod of the node: its index stays, although a lower one is free.
+    for (stored, applied) in [(earlier("10.0.0.0"), 0), (earlier("10.0.0.9"), 1)] {
+        let mut driver = Driver::new(Strategy::SsaClique);
+        assert!(driver.daemon.state.entries().is_empty());
+        let outputs = driver.observe(clique(1, &[entry(1, 0), stored]));
+        let indices: Vec<_> =
+            sent(&outputs).iter().map(|request| request.body["daemons"][0]["index"].clone()).collect();
+        assert_eq!(indices, vec![json!(2); applied]);
+    }
+    let mut driver = Driver::new(Strategy::SsaClique);
+    assert_eq!(sent(&driver.handle(Input::ObjectDeleted)).len(), 1);
+}
+
+#[test]
+fn the_readiness_of_a_restarted_daemon_stays_until_it_knows_its_pod() {
+    let ready = Entry { status: Readiness::Ready, ..entry(0, 0) };
+    for strategy in [Strategy::RmwStatus, Strategy::SsaStatus] {
+        let mut driver = Driver::new(strategy);
+        assert_eq!(sent(&driver.observe(domain(DOMAIN_UID, 1, std::slice::from_ref(&ready)))), [] as [&Request; 0]);
+        let outputs = driver.handle(Input::PodChanged { is_ready: false, published: None });
+        assert_eq!(sent(&outputs)[0].body["status"]["nodes"][0]["status"], "NotReady");
+    }
 }
 
 #[test]
@@ -231,8 +272,8 @@ fn the_19th_node_of_a_clique_gets_a_message_and_no_index() {
         assert_eq!(
             reports(&outputs),
             [
-                "clique fabric.7 has no free index for node node-0: it has 18 nodes already (MAX_NODES_PER_IMEX_DOMAIN); delete the \
-              daemon pod of a node that needs no fabric, or raise the limit"
+                "clique fabric.7 has no free index for node node-0: it has 18 nodes already; delete the daemon pod of a node that needs no \
+                 fabric"
             ]
         );
         // It gets the next free index.

@@ -52,12 +52,12 @@ pub(super) fn applied(daemon: &DaemonState) -> Result<Option<Entry>, Problem> {
     Ok((stored != Some(&own)).then_some(own))
 }
 
-/// The entry that a daemon with server-side apply writes when its readiness changes. It contains all fields: the API server would
-/// remove those that it omits.
+/// The entry that a daemon with server-side apply writes when its readiness changes; `None` while the daemon does not know it. It contains
+/// all fields: the API server would remove those that it omits.
 pub(super) fn applied_readiness(daemon: &DaemonState) -> Result<Option<Entry>, Problem> {
     let own = entry::of_node(daemon.entries(), &daemon.identity.node);
     let own = own.ok_or_else(|| Problem::NoEntry { node: daemon.identity.node.clone() })?;
-    let readiness = Readiness::of(daemon.is_ready);
+    let Some(readiness) = daemon.is_ready.map(Readiness::of) else { return Ok(None) };
     Ok((own.status != readiness).then_some(Entry { status: readiness, ..own.clone() }))
 }
 

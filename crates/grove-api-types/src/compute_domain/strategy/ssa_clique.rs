@@ -4,7 +4,7 @@
 use super::own_entry;
 use super::{Registration, unique_clique_entries};
 use crate::compute_domain::daemon_state::{DaemonState, Phase};
-use crate::compute_domain::entry::Entry;
+use crate::compute_domain::entry::{self, Entry};
 use crate::compute_domain::problem::Problem;
 use crate::compute_domain::request::Request;
 
@@ -12,10 +12,10 @@ use crate::compute_domain::request::Request;
 pub struct SsaClique;
 
 impl Registration for SsaClique {
-    /// An apply without entry would remove that of a daemon that has registered already: the watch may be faster than this request, and a
-    /// container may restart.
+    /// An apply without entry would remove that of the node: a container may restart, and the next pod of a node retains its index.
     fn join(&self, daemon: &DaemonState) -> Option<Request> {
-        daemon.assigned_index().is_none().then(|| Request::apply_clique(daemon, None))
+        let has_entry = entry::of_node(daemon.entries(), &daemon.identity.node).is_some();
+        (!has_entry).then(|| Request::apply_clique(daemon, None))
     }
 
     fn register(&self, daemon: &DaemonState) -> Result<Option<Request>, Problem> {
