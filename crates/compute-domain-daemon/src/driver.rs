@@ -60,11 +60,7 @@ async fn drive(
         for output in outputs {
             match output {
                 Output::Queue(task) => timers.push(due(task)),
-                Output::Send(request) => {
-                    // A daemon that ends does not wait.
-                    let not_before = not_before.filter(|_| !is_stopping);
-                    in_flight = Some(Box::pin(send_at(not_before, api, request))).into();
-                }
+                Output::Send(request) => in_flight = Some(Box::pin(send_at(not_before, api, request, stop))).into(),
                 // Without a receiver, no process needs the change.
                 Output::Imex(change) => drop(imex.send(change)),
                 Output::Report(problem) => report(&problem, &mut problems),
@@ -100,10 +96,13 @@ async fn due(task: QueuedTask) -> QueuedTask {
     task
 }
 
-/// Sends the request when the API server accepts requests again (`Retry-After`).
-async fn send_at(time: Option<Instant>, api: &Api, request: Request) -> Answer {
+/// Sends the request when the API server accepts requests again (`Retry-After`). A daemon that ends does not wait.
+async fn send_at(time: Option<Instant>, api: &Api, request: Request, stop: &CancellationToken) -> Answer {
     if let Some(time) = time {
-        sleep_until(time).await;
+        tokio::select! {
+            () = sleep_until(time) => {}
+            () = stop.cancelled() => {}
+        }
     }
     api.send(request).await
 }

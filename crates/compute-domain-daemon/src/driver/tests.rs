@@ -31,6 +31,8 @@ async fn run_once(
     script: impl Fn(&RecordedRequest, &EventSender<Input>) -> MockResponse + Send + Sync + 'static,
 ) -> (RequestLog, Duration) {
     let (events, inputs) = unbounded();
+    // The first list of the watch.
+    events.unbounded_send(Input::ObjectDeleted).unwrap();
     let (client, log) = mock_api_server::client(move |request| script(request, &events));
     let api = Api::new(client, DaemonMetrics::new().unwrap());
     let (stop, (changes, mut received)) = (CancellationToken::new(), unbounded_channel());
@@ -70,6 +72,31 @@ async fn the_api_server_delays_a_retry() {
     .await;
     assert_eq!(log.count(|request| request.method == "PUT"), 3);
     assert!((30..31).contains(&elapsed.as_secs()), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_ends_waits_for_no_retry() {
+    let (events, inputs) = unbounded();
+    events.unbounded_send(Input::ObjectDeleted).unwrap();
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let (client, log) = mock_api_server::client(move |request| {
+        if request.method != "PUT" || stopped.is_cancelled() {
+            return write(request, &events);
+        }
+        // The retry waits for 30 seconds, and the daemon ends before.
+        let stopped = stopped.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(10)).await;
+            stopped.cancel();
+        });
+        MockResponse::Json(429, overloaded())
+    });
+    let (api, (changes, _received)) = (Api::new(client, DaemonMetrics::new().unwrap()), unbounded_channel());
+    let began = Instant::now();
+    drive(Daemon::new(identity(), Strategy::RmwClique), inputs, &api, &changes, &stop).await;
+    assert_eq!(log.count(|request| request.method == "PUT"), 3, "the rejected one, its retry and the end");
+    assert_eq!(began.elapsed().as_secs(), 10);
 }
 
 fn overloaded() -> Value {
