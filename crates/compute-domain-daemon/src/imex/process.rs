@@ -105,7 +105,7 @@ impl Imex {
                         retry_at = self.update().await;
                     }
                 }
-                status = ended(self.child.as_mut()) => retry_at = Some(self.restart_at(status)),
+                status = ended(self.child.as_mut()) => retry_at = Some(self.restart_at(&status)),
                 () = due(retry_at) => retry_at = self.update().await,
             }
         }
@@ -181,12 +181,11 @@ impl Imex {
     }
 
     /// After the process ended by itself: when it starts again.
-    fn restart_at(&mut self, status: io::Result<ExitStatus>) -> Instant {
+    fn restart_at(&mut self, status: &io::Result<ExitStatus>) -> Instant {
         self.child = None;
         self.pending = PendingStep::Start;
         let delay = self.backoff.next_delay();
-        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        tracing::warn!(command = %self.command, "IMEX ended with {status}; it starts again in {delay:?}");
+        tracing::warn!("{}", ended_message(&self.command, status, delay));
         Instant::now() + delay
     }
 
@@ -200,6 +199,11 @@ impl Imex {
             drop(child.kill().await);
         }
     }
+}
+
+fn ended_message(command: &Command, status: &io::Result<ExitStatus>, delay: Duration) -> String {
+    let status = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+    format!("IMEX (\"{command}\") ended with {status}; it starts again in {delay:?}; see its lines above")
 }
 
 /// Returns when the process has ended.

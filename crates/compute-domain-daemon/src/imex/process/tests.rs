@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 
 use grove_process::ready::Readiness;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -92,11 +93,13 @@ async fn new_peers_cause_a_signal_and_removed_ones_none() {
     imex.change(ImexChange::Start(Vec::new()));
     imex.wait_for_log("start ").await;
     assert!(imex.readiness.pending().is_empty());
-    imex.change(peers(false));
     imex.change(peers(true));
     imex.wait_for_log("start signal ").await;
+    imex.change(peers(false));
+    // The process would handle a signal before SIGTERM.
     imex.change(ImexChange::Restart(Vec::new()));
-    imex.wait_for_log("start signal end start ").await;
+    wait_until(|| imex.log().ends_with("end start ")).await;
+    assert_eq!(imex.log(), "start signal end start ");
     assert_eq!(imex.stop().await, "start signal end start end ");
 }
 
@@ -116,6 +119,17 @@ async fn a_process_that_ended_is_started_again() {
     imex.change(ImexChange::Start(Vec::new()));
     imex.wait_for_log("start start ").await;
     imex.stop().await;
+}
+
+#[test]
+fn a_process_that_ended_is_reported_with_its_status() {
+    let command = "nvidia-imex -c /imexd/imexd.cfg".parse().unwrap();
+    let ended = |status| ended_message(&command, &status, Duration::from_secs(1));
+    assert_eq!(
+        ended(Ok(ExitStatus::from_raw(3 << 8))),
+        "IMEX (\"nvidia-imex -c /imexd/imexd.cfg\") ended with exit status: 3; it starts again in 1s; see its lines above"
+    );
+    assert!(ended(Err(io::Error::other("no child"))).contains("ended with no child;"));
 }
 
 #[tokio::test]
