@@ -8,7 +8,7 @@ use grove_api_types::compute_domain::daemon_pod::DaemonPodObject;
 use grove_api_types::compute_domain::daemon_state::Identity;
 use grove_api_types::compute_domain::state_object::StateObject;
 use grove_api_types::compute_domain::strategy::Strategy;
-use grove_process::api_error::error_chain;
+use grove_process::api_error::{ApiError, error_chain};
 use grove_process::failure_log::FailureLog;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
@@ -93,7 +93,18 @@ fn log<K>(kind: &str, event: &Result<Event<K>, watcher::Error>, failures: &mut F
     match event {
         Ok(_) if failures.should_log_recovery() => tracing::info!(kind, "the watch works again"),
         Ok(_) => {}
-        Err(error) => log_failure(kind, &error_chain(error), failures),
+        Err(error) => log_failure(kind, &reason(error), failures),
+    }
+}
+
+/// Why the watch failed, with what to do about it.
+fn reason(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => ApiError::from(error).to_string(),
+        watcher::Error::WatchError(status) => ApiError::from(&**status).to_string(),
+        watcher::Error::NoResourceVersion => error_chain(error),
     }
 }
 
@@ -122,8 +133,18 @@ fn version<K>(event: Event<K>, is_listed: &mut bool) -> Option<Version<K>> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::Version::{Exists, Missing};
     use super::*;
+
+    #[test]
+    fn an_expired_token_is_named() {
+        let unauthorized = || Box::new(Status::failure("Unauthorized", "Unauthorized").with_code(401));
+        let expected = "401 Unauthorized: Unauthorized; the token of this service is not accepted, it may have expired";
+        assert_eq!(reason(&watcher::Error::InitialListFailed(kube::Error::Api(unauthorized()))), expected);
+        assert_eq!(reason(&watcher::Error::WatchError(unauthorized())), expected);
+    }
 
     #[test]
     fn an_object_that_a_list_lacks_is_deleted() {
