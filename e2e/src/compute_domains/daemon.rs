@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use grove_api_types::SYSTEM_NAMESPACE;
+use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::compute_domain::{ComputeDomain, DOMAIN_LABEL};
 use grove_api_types::deletion::is_terminating;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -129,6 +131,25 @@ impl Daemon {
     pub async fn crash(&mut self) {
         signal_and_wait(&mut self.process, Signal::KILL).await;
         self.process = spawn(&self.folder, &self.command, &self.environment);
+    }
+
+    /// The same, with another strategy.
+    pub async fn crash_as(&mut self, strategy: Strategy) {
+        self.environment.insert("SYNC_STRATEGY".to_owned(), strategy.name().to_owned());
+        self.crash().await;
+    }
+
+    /// Kills the process, and starts it again with probes at a port, which it returns.
+    ///
+    /// # Panics
+    /// If no port is free, or the process cannot be started.
+    pub async fn crash_and_serve_probes(&mut self) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        self.command[1] = address.to_string();
+        self.crash().await;
+        address.port()
     }
 
     /// Kills the process and its pod, as after the loss of the node. The entry stays.

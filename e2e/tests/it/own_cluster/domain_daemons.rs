@@ -38,6 +38,7 @@ async fn daemons_form_the_domains_of_each_strategy() {
         join_all(Strategy::ALL.map(|(_, strategy)| strategies::form_and_change(&cluster, strategy))),
         foreign::a_domain_of_another_manager_is_reported(&cluster),
         foreign::a_claim_template_of_a_user_is_reported(&cluster),
+        foreign::a_negative_number_of_nodes_is_rejected(&cluster),
         policies::other_writes_are_denied(&cluster),
         foreign::objects_without_domain_are_removed(&cluster),
     );

@@ -54,6 +54,17 @@ pub(super) async fn a_domain_of_another_manager_is_reported(cluster: &TestCluste
     poll_until(async || domains.get_opt("own").await.ok()?.is_none().then_some(())).await;
 }
 
+/// The CRD rejects a negative number of nodes.
+pub(super) async fn a_negative_number_of_nodes_is_rejected(cluster: &TestCluster) {
+    let spec = json!({ "numNodes": -1, "channel": { "resourceClaimTemplate": { "name": "channel" } } });
+    let object = json!({ "apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain",
+        "metadata": { "name": "negative" }, "spec": spec });
+    let create = ["create", "--namespace", "default", "--dry-run=server", "--filename=-"];
+    let error = kubectl_on(cluster, &create, &object.to_string()).await.expect_err("the domain is rejected");
+    let expected = "spec.numNodes: Invalid value: -1: spec.numNodes in body should be greater than or equal to 0";
+    assert!(error.contains(expected), "{error}");
+}
+
 /// A user has a claim template with the name that a domain names: it stays as it is, and the event names it.
 pub(super) async fn a_claim_template_of_a_user_is_reported(cluster: &TestCluster) {
     let client = cluster.client().await;

@@ -14,6 +14,7 @@ use grove_api_types::compute_domain::status::ComputeDomainStatus;
 use grove_api_types::compute_domain::strategy::Strategy;
 use grove_api_types::compute_domain::{ComputeDomain, ComputeDomainState, STRATEGY_ANNOTATION};
 use grove_api_types::names::{ComputeDomainCliqueName, DomainDaemonSetName};
+use grove_dev_harness::readiness_probe;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
@@ -113,16 +114,49 @@ pub(super) async fn form_and_change(cluster: &TestCluster, strategy: Strategy) {
     poll_until(async || (count(&daemons[0], "start") == 2).then_some(())).await;
     assert_eq!(fixture.wait_until_formed(&daemons).await, formed, "{strategy:?}: a crash changes no index");
 
+    change_strategies(&fixture, &mut daemons, &formed).await;
     let formed = delete_clique(&fixture, &daemons, formed).await;
     replace_second(&fixture, &mut daemons, formed).await;
     wait_for_summary(&fixture).await;
 
-    // The controller removes the entry of the first daemon, which cannot do it itself.
-    let lost = daemons.remove(0);
-    lost.lose().await;
-    join_all(daemons.into_iter().map(Daemon::stop)).await;
+    end_all(daemons).await;
     wait_until_nothing_is_left(&fixture).await;
     delete_domain(&fixture).await;
+}
+
+/// The controller removes the entry of the first daemon, which cannot do it itself.
+async fn end_all(mut daemons: Vec<Daemon>) {
+    daemons.remove(0).lose().await;
+    join_all(daemons.into_iter().map(Daemon::stop)).await;
+}
+
+/// A daemon serves probes, and all of them start with other strategies for the same object. No index changes.
+async fn change_strategies(fixture: &Fixture<'_>, daemons: &mut [Daemon], formed: &BTreeMap<i64, String>) {
+    if fixture.strategy != Strategy::RmwStatus {
+        return;
+    }
+    let port = daemons[0].crash_and_serve_probes().await;
+    readiness_probe::wait_for_success(port).await;
+    for strategy in [Strategy::SsaStatus, Strategy::RmwStatus, Strategy::SsaStatus] {
+        change_strategy(fixture, daemons, strategy).await;
+        assert_eq!(fixture.wait_until_formed(daemons).await, *formed, "{strategy:?}");
+    }
+}
+
+/// The annotation gets another strategy for the same object, and the daemons start again with it. Their entries belong to another field
+/// manager then.
+async fn change_strategy(fixture: &Fixture<'_>, daemons: &mut [Daemon], strategy: Strategy) {
+    let domains =
+        Api::<ComputeDomain>::namespaced(fixture.client.clone(), &fixture.domain.namespace().expect("a namespace"));
+    let annotations = json!({ "metadata": { "annotations": { STRATEGY_ANNOTATION: strategy.name() } } });
+    domains
+        .patch_metadata("llm-0", &PatchParams::default(), &Patch::Merge(annotations))
+        .await
+        .expect("the annotation is changed");
+    let starts: Vec<_> = daemons.iter().map(|daemon| count(daemon, "start")).collect();
+    join_all(daemons.iter_mut().map(|daemon| daemon.crash_as(strategy))).await;
+    let have_started = || daemons.iter().zip(&starts).all(|(daemon, before)| count(daemon, "start") > *before);
+    poll_until(async || have_started().then_some(())).await;
 }
 
 /// The object of the clique is deleted under its daemons, and is created again. Returns the addresses by index. Only with the controller as
