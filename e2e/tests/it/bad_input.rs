@@ -63,6 +63,9 @@ async fn invalid_input_is_rejected_with_the_field_and_the_remedy() {
             let (code, output) = run_with_address_in_use(service, flag).await;
             document += &start_row(what, code, &output);
         }
+        let daemon = standalone::run_to_exit("compute-domain-daemon", &["run".to_owned()]).await;
+        let (code, output) = (daemon.status.code().expect("an exit code"), String::from_utf8_lossy(&daemon.stderr));
+        document += &start_row("a daemon of a ComputeDomain without the variables of its claim", code, &output);
         document += NOT_READY;
         for (what, kubeconfig) in failing_kubeconfigs(ns).await {
             document +=
