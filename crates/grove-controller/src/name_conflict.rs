@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use grove_api_types::{
     conditions::available,
-    ownership::{self, controller_of, is_controlled_by},
+    ownership::{self, controller_of, is_controlled_by, is_of_kind},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt, core::ApiResource};
@@ -129,8 +129,8 @@ impl<Owner: Resource<DynamicType = ()>> NameConflicts<'_, Owner> {
     /// Whether the owner or an earlier one of the same name controls the object. Grove or Kubernetes' garbage collector deletes the children
     /// of an earlier owner.
     fn names_owner(&self, conflict: &NameConflict) -> bool {
-        let (kind, name) = (Owner::kind(&()), self.owner.name_any());
-        controller_of(&conflict.metadata).is_some_and(|controller| controller.kind == kind && controller.name == name)
+        let name = self.owner.name_any();
+        controller_of(&conflict.metadata).is_some_and(|it| is_of_kind::<Owner>(it) && it.name == name)
     }
 
     /// Why the plan waits for the object.

@@ -206,6 +206,24 @@ fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
     );
 }
 
+/// Its deletion does not trigger the owner.
+#[test]
+fn a_child_of_an_owner_of_another_group_is_a_conflict_with_a_retry() {
+    let mut child = json!({ "ownerReferences": config_map("x", 1, "other")["metadata"]["ownerReferences"] });
+    child["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    child["ownerReferences"][0]["apiVersion"] = json!("example.io/v1");
+    check(
+        &[conflict("0-worker", &child)],
+        &expect![[r"
+        services: create ConfigMap 0-service
+        services: create ConfigMap 1-service
+        workers: create ConfigMap 1-worker
+        wait: NameConflict ConfigMap 0-worker exists and ConfigMap o does not control it; rename or delete it to free the name
+        requeue: after 10s
+    "]],
+    );
+}
+
 fn unreadable(name: &str, more: &Value) -> NameConflict {
     let NameConflict { metadata, .. } = conflict(name, more);
     let object = UnreadableObject { metadata, reason: "missing field `data`".to_owned() };
