@@ -150,24 +150,26 @@ impl Observed {
     pub(crate) fn desired_cliques(&self) -> Vec<DesiredClique> {
         let uid = self.domain.uid().unwrap_or_default();
         let of_pods = self.pods.iter().filter_map(|pod| pod.clique.clone()).filter(|id| !id.is_empty());
-        let of_objects = self.cliques.iter().filter_map(|clique| Some(clique.name_any().split_once('.')?.1.to_owned()));
+        let of_objects = self.cliques.iter().filter_map(|clique| clique_id(clique).map(str::to_owned));
         let ids: BTreeSet<String> = of_pods.chain(of_objects).collect();
+        let of_status = if self.strategy().has_cliques() { Vec::new() } else { self.stored_entries() };
         let desired = |id: String| {
             let name = ComputeDomainCliqueName::of_domain(&uid, &id);
             let object = self.object(&name).cloned();
             let current = object.as_ref().map(|object| &object.daemons[..]).unwrap_or_default();
-            let assignment = self.assignment(&id, current);
+            let assignment = self.assignment(&id, current, &of_status);
             DesiredClique { id, name, object, assignment }
         };
         ids.into_iter().map(desired).collect()
     }
 
-    /// The entries of a clique: those of its pods, or those that its daemons wrote, as far as they have a pod.
-    fn assignment(&self, id: &str, current: &[Entry]) -> Assignment {
+    /// The entries of a clique: those of its pods, or those that its daemons wrote, as far as they have a pod. Of a strategy without cliques,
+    /// `of_status` has the entries.
+    fn assignment(&self, id: &str, current: &[Entry], of_status: &[Entry]) -> Assignment {
         if self.strategy() == Strategy::ControllerClique {
             return assign(id, current, &self.pods, MAX_NODES_PER_CLIQUE);
         }
-        let stored = if self.strategy().has_cliques() { current } else { &self.stored_entries() };
+        let stored = if self.strategy().has_cliques() { current } else { of_status };
         let problems = nodes_with_two_daemons(id, stored, &self.pods);
         Assignment { entries: self.without_stale(current), problems, ..Assignment::default() }
     }
@@ -211,8 +213,7 @@ impl Observed {
     }
 
     fn loses_entries(&self, clique: &ComputeDomainClique) -> bool {
-        let name = clique.name_any();
-        let id = name.split_once('.').map_or("", |(_, id)| id);
+        let id = clique_id(clique).unwrap_or_default();
         loses_entries(id, &clique.daemons, &self.pods, MAX_NODES_PER_CLIQUE)
     }
 
@@ -220,4 +221,9 @@ impl Observed {
         let has_name = |clique: &&Arc<ComputeDomainClique>| clique.metadata.name.as_deref() == Some(name.as_str());
         self.cliques.iter().find(has_name)
     }
+}
+
+/// The ID in the name of the object of a clique.
+fn clique_id(clique: &ComputeDomainClique) -> Option<&str> {
+    clique.metadata.name.as_deref()?.split_once('.').map(|(_, id)| id)
 }
