@@ -84,17 +84,16 @@ async fn a_daemon_that_ends_waits_for_no_retry() {
         if request.method != "PUT" || stopped.is_cancelled() {
             return write(request, &events);
         }
-        // The retry waits for 30 seconds, and the daemon ends before.
-        let stopped = stopped.clone();
-        tokio::spawn(async move {
-            sleep(Duration::from_secs(10)).await;
-            stopped.cancel();
-        });
         MockResponse::Json(429, overloaded())
     });
     let (api, (changes, _received)) = (Api::new(client, DaemonMetrics::new().unwrap()), unbounded_channel());
     let began = Instant::now();
-    drive(Daemon::new(identity(), Strategy::RmwClique), inputs, &api, &changes, &stop).await;
+    // The retry waits for 30 seconds, and the daemon ends before.
+    let end = async {
+        sleep(Duration::from_secs(10)).await;
+        stop.cancel();
+    };
+    tokio::join!(drive(Daemon::new(identity(), Strategy::RmwClique), inputs, &api, &changes, &stop), end);
     assert_eq!(log.count(|request| request.method == "PUT"), 3, "the rejected one, its retry and the end");
     assert_eq!(began.elapsed().as_secs(), 10);
 }

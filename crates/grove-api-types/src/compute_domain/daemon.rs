@@ -191,8 +191,11 @@ impl Daemon {
 
     /// After the first list of the watch. A daemon joins only after that: an entry of its node may exist already.
     fn listed(&mut self) -> Vec<Output> {
-        let is_first = !std::mem::replace(&mut self.is_listed, true);
-        if is_first && self.is_labelled { self.queue(Task::Join) } else { Vec::new() }
+        if std::mem::replace(&mut self.is_listed, true) { Vec::new() } else { self.join() }
+    }
+
+    fn join(&mut self) -> Vec<Output> {
+        if self.is_listed && self.is_labelled { self.queue(Task::Join) } else { Vec::new() }
     }
 
     fn queue(&mut self, task: Task) -> Vec<Output> {
@@ -305,9 +308,7 @@ impl Daemon {
             }
             Task::Label => {
                 self.is_labelled = true;
-                if self.is_listed {
-                    outputs.extend(self.queue(Task::Join));
-                }
+                outputs.extend(self.join());
             }
             Task::Register => self.update_imex(outputs),
             Task::Join | Task::PublishReadiness => {}

@@ -110,17 +110,14 @@ impl World {
     /// mnnvl-controller has assigned the lowest index to the last node, as if that had come first.
     pub(super) fn with_late_nodes_first(daemons: usize, disturbances: usize) -> Self {
         let mut world = Self::new(Strategy::ControllerClique, daemons, disturbances);
-        world.deliver_all_pods();
+        world.controller.pods = world.server.pods.clone();
+        world.controller.undelivered.clear();
         let mut entries = world.assignment(&[]);
         let last = i64::try_from(daemons).unwrap_or_default() - 1;
         for entry in &mut entries {
             entry.index = last - entry.index;
         }
-        world.server.replace(entries);
-        world.controller.delivered = world.server.history.len();
-        for node in &mut world.nodes {
-            node.delivered = world.server.history.len() - 1;
-        }
+        world.write_observed(entries);
         world
     }
 
@@ -130,11 +127,7 @@ impl World {
         let mut entries = world.server.entries().to_vec();
         entries.sort_by(|one, other| one.node_name.cmp(&other.node_name));
         (entries[0].index, entries[1].index) = (0, 2);
-        world.server.replace(entries);
-        world.controller.delivered = world.server.history.len();
-        for node in &mut world.nodes {
-            node.delivered = world.server.history.len() - 1;
-        }
+        world.write_observed(entries);
         let labelled = world.pod(1).clone();
         world.controller.pods.remove(&node_name(1));
         let unlabelled = DaemonPod { clique: None, ..labelled.clone() };
@@ -268,9 +261,13 @@ impl World {
         }
     }
 
-    fn deliver_all_pods(&mut self) {
-        self.controller.pods = self.server.pods.clone();
-        self.controller.undelivered.clear();
+    /// mnnvl-controller has written these entries and observed them. The daemons observe them next.
+    fn write_observed(&mut self, entries: Vec<Entry>) {
+        self.server.replace(entries);
+        self.controller.delivered = self.server.history.len();
+        for node in &mut self.nodes {
+            node.delivered = self.server.history.len() - 1;
+        }
     }
 
     /// A create fails if the object exists; a patch fails if the object has changed since it was observed. Both do nothing then.
