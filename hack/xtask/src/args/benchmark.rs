@@ -70,9 +70,8 @@ pub(crate) struct Convergence {
 }
 
 impl Convergence {
-    /// The cut-off in seconds.
-    pub(crate) fn cutoff(&self) -> f64 {
-        Duration::from_secs(self.cutoff_seconds).as_secs_f64()
+    pub(crate) fn cutoff(&self) -> Duration {
+        Duration::from_secs(self.cutoff_seconds)
     }
 
     pub(crate) fn strategies(&self) -> Vec<Strategy> {

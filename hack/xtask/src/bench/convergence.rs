@@ -49,8 +49,7 @@ pub(crate) async fn run(source: &Source, args: &Convergence) -> Result<()> {
         let outcome = bench.run_all(deadline).await;
         let report = bench.report;
         // The report also has the runs before an error.
-        report::write(&report, args)?;
-        println!("\n{}", report::text(&report, args));
+        println!("\n{}", report::write(&report, args)?);
         outcome?;
         let violations: Vec<_> = report.measurements.iter().filter_map(Measurement::violation).collect();
         ensure!(violations.is_empty(), "invariants are violated:\n{}", violations.join("\n"));
@@ -106,9 +105,8 @@ impl Bench<'_> {
         let mut domain = SimulatedDomain::create(&self.simulation, setup).await?;
         let before = self.server.read().await?;
         domain.start();
-        let cutoff = Duration::from_secs(self.args.cutoff_seconds);
         let forming = async {
-            if domain.wait_until_converged(cutoff).await? {
+            if domain.wait_until_converged(self.args.cutoff()).await? {
                 // A domain that does not settle violates an invariant, or its figures show why.
                 domain.settle(SETTLING_TIMEOUT).await?;
             }

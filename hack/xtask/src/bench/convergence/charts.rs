@@ -14,6 +14,7 @@ use plotters::prelude::{
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const SIZE: (u32, u32) = (860, 480);
 const COLOURS: [RGBColor; 6] = [
@@ -42,10 +43,10 @@ struct Line {
 }
 
 /// Draws one plot per strategy that was measured, and one with all of them. Returns the names of the files.
-pub(super) fn draw(measurements: &[Measurement], folder: &Path, cutoff_seconds: u64) -> Result<Vec<String>> {
+pub(super) fn draw(measurements: &[Measurement], folder: &Path, cutoff: Duration) -> Result<Vec<String>> {
     font::register()?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let cutoff = Cutoff { seconds: u32::try_from(cutoff_seconds)?.into() };
+    let cutoff = Cutoff { seconds: cutoff.as_secs_f64() };
     let programs: BTreeSet<_> = measurements.iter().map(|measurement| measurement.case.program).collect();
     let mut plots = Vec::new();
     for (file, strategy) in SINGLE.into_iter().filter(|(_, strategy)| programs.contains(&Program::Daemon(*strategy))) {
@@ -153,7 +154,7 @@ mod tests {
         let mut measurements: Vec<_> =
             programs.into_iter().flat_map(|program| runs(program, 18, "x", &[1.0, 2.0])).collect();
         measurements[5].figures.remove(CONVERGED);
-        let files = draw(&measurements, &folder, 60).unwrap();
+        let files = draw(&measurements, &folder, Duration::from_mins(1)).unwrap();
         assert_eq!(
             files.join(" "),
             "convergence-v25.8.1.png convergence-ssa.png convergence-sharded.png \

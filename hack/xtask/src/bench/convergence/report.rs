@@ -45,21 +45,21 @@ pub(super) struct Report {
     pub(super) left_out: usize,
 }
 
-/// Writes the report with the CSV files and the plots to the folder of `--out`.
-pub(super) fn write(report: &Report, args: &Convergence) -> Result<()> {
+/// Writes the report with the CSV files and the plots to the folder of `--out`, and returns the figures of the page.
+pub(super) fn write(report: &Report, args: &Convergence) -> Result<String> {
     let folder = folder(args.folders.out.as_ref())?;
-    let plots = charts::draw(&report.measurements, &folder.join(PLOTS), args.cutoff_seconds)?;
+    let plots = charts::draw(&report.measurements, &folder.join(PLOTS), args.cutoff())?;
     let mut text = text(report, args);
     let plots: Vec<_> =
         plots.iter().map(|plot| format!("![{}]({PLOTS}/{plot})", plot.trim_end_matches(".png"))).collect();
     _ = writeln!(text, "\n{}", plots.join(" "));
     write_file(&folder.join(NAME).with_extension("csv"), &csv(&report.measurements))?;
     write_file(&folder.join(END_TO_END).with_extension("csv"), &csv_of_set(&report.end_to_end))?;
-    update_page(&folder, NAME, &text)
+    update_page(&folder, NAME, &text)?;
+    Ok(text)
 }
 
-/// The figures of the page.
-pub(super) fn text(report: &Report, args: &Convergence) -> String {
+fn text(report: &Report, args: &Convergence) -> String {
     let Report { measurements, end_to_end, conditions, left_out } = report;
     let mut text = list(conditions);
     let Convergence { nodes, repeat, limit_minutes, cutoff_seconds, .. } = args;

@@ -6,6 +6,7 @@ use super::measurement::{CONVERGED, DAEMON_WRITES, INDEX_CHANGES, Measurement, R
 use crate::domain_simulation::daemon::Program;
 use anyhow::{Result, ensure};
 use grove_api_types::compute_domain::strategy::Strategy;
+use std::time::Duration;
 
 pub(super) const OURS: Program = Program::Daemon(Strategy::ControllerClique);
 const MAX_WRITES_PER_DAEMON: f64 = 2.0;
@@ -24,8 +25,8 @@ pub(super) struct Threshold {
     pub(super) is_met: bool,
 }
 
-/// Fails if a threshold is not met. `cutoff` is in seconds.
-pub(super) fn check(measurements: &[Measurement], cutoff: f64) -> Result<()> {
+/// Fails if a threshold is not met.
+pub(super) fn check(measurements: &[Measurement], cutoff: Duration) -> Result<()> {
     let missed: Vec<_> = of(measurements, cutoff).into_iter().filter(|it| !it.is_met).map(|it| it.text).collect();
     ensure!(missed.is_empty(), "thresholds are not met:\n{}", missed.join("\n"));
     Ok(())
@@ -37,7 +38,7 @@ fn our_cases(measurements: &[Measurement]) -> impl Iterator<Item = Case> {
 }
 
 /// The thresholds of each size that was measured.
-pub(super) fn of(measurements: &[Measurement], cutoff: f64) -> Vec<Threshold> {
+pub(super) fn of(measurements: &[Measurement], cutoff: Duration) -> Vec<Threshold> {
     let growth = growth_of_bytes(measurements).map(|(exponent, fit)| Threshold {
         text: format!(
             "watch bytes, pods included, grow with the number of nodes to the power {exponent:.2} (R² {fit:.4}), at most {MAX_EXPONENT}"
@@ -47,7 +48,7 @@ pub(super) fn of(measurements: &[Measurement], cutoff: f64) -> Vec<Threshold> {
     our_cases(measurements).flat_map(|case| of_size(measurements, case.nodes, cutoff)).chain(growth).collect()
 }
 
-fn of_size(measurements: &[Measurement], nodes: usize, cutoff: f64) -> Vec<Threshold> {
+fn of_size(measurements: &[Measurement], nodes: usize, cutoff: Duration) -> Vec<Threshold> {
     let case = |program| Case { round: 1, nodes, is_limited: false, program };
     let (ours, floor) = (Runs::like(case(OURS), measurements), Runs::like(case(Program::Floor), measurements));
     let highest = |name| ours.spread(name).map_or(f64::INFINITY, |spread| spread.highest);
@@ -61,7 +62,7 @@ fn of_size(measurements: &[Measurement], nodes: usize, cutoff: f64) -> Vec<Thres
         at_most(nodes, "index changes", index_changes, 0.0),
     ];
     let (name, floor) = match floor.spread(CONVERGED) {
-        None if floor.timed_out() > 0 => ("time / cut-off of the floor, which timed out,", Some(cutoff)),
+        None if floor.timed_out() > 0 => ("time / cut-off of the floor, which timed out,", Some(cutoff.as_secs_f64())),
         floor => ("time / floor", floor.map(|floor| floor.median)),
     };
     let medians = ours.spread(CONVERGED).zip(floor);
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     fn missed(measurements: &[Measurement]) -> String {
-        check(measurements, 10.0).err().map(|error| error.to_string()).unwrap_or_default()
+        check(measurements, Duration::from_secs(10)).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
