@@ -162,7 +162,6 @@ fn the_claim_of_an_earlier_clique_of_the_name_is_never_used() {
         "{replicas: 1, gang: [], claims: {own: [{t: shared}], existing: [{name: all-shared, owner: earlier}]}}",
         &expect![[r"
             wait: ResourceClaimTerminating ResourceClaim ~-all-shared is being deleted; its successor is created then
-            requeue: after 1s
         "]],
     );
 }
