@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use expect_test::Expect;
-use grove_api_types::expansion::{AutoscalerTarget, Clique, CurrentScale, SetReplica};
+use grove_api_types::expansion::{
+    Assignment, AutoscalerTarget, Clique, CurrentScale, OmittedMinima, Revision, SetReplica,
+};
+use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, expansion};
 use serde::de::DeserializeOwned;
@@ -14,6 +17,7 @@ mod first_pods;
 mod groups;
 mod names;
 mod object_count;
+mod revisions;
 mod startup;
 
 fn yaml<K: DeserializeOwned>(text: &str) -> K {
@@ -30,6 +34,13 @@ fn set(name: &str, spec: &str) -> PodCliqueSet {
         clique["spec"]["podSpec"] = json!({ "containers": [] });
     }
     admission::default::pod_clique_set(&serde_json::from_value(set).expect("the row is a set"))
+}
+
+/// All replicas of the set, which are built from its template.
+fn expand(set: &PodCliqueSet, scale: &CurrentScale) -> Vec<SetReplica> {
+    let revision = Revision::new(set.spec.template.clone(), OmittedMinima::default());
+    let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
+    expansion::expand(&name, set.spec.replicas, &Assignment::of_all(revision), scale)
 }
 
 /// The scale of existing groups and cliques, from `{groups: {name: replicas}, cliques: {name: replicas}}`.
@@ -49,15 +60,15 @@ fn current_scale(text: &str) -> CurrentScale {
     CurrentScale::of(&groups, &cliques)
 }
 
-fn write_clique(text: &mut String, indent: &str, clique: &Clique<'_>) {
-    let Clique { name, template: _, replicas, starts_after } = clique;
+fn write_clique(text: &mut String, indent: &str, clique: &Clique) {
+    let Clique { name, replicas, starts_after, .. } = clique;
     let after = starts_after.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let after = if after.is_empty() { after } else { format!(" after {after}") };
     let _ = writeln!(text, "{indent}clique {name} × {replicas}{after}");
 }
 
-fn to_text(replica: &SetReplica<'_>) -> String {
-    let SetReplica { index, service_name, base_gang: _, cliques, groups } = replica;
+fn to_text(replica: &SetReplica) -> String {
+    let SetReplica { index, service_name, cliques, groups, .. } = replica;
     let mut text = format!("replica {index} at {}\n", service_name.address("prod"));
     for clique in cliques {
         write_clique(&mut text, "  ", clique);
@@ -79,7 +90,7 @@ fn to_text(replica: &SetReplica<'_>) -> String {
             AutoscalerTarget::Clique(name) => ("clique", name.as_str()),
             AutoscalerTarget::Group(name) => ("group", name.as_str()),
         };
-        let (min, max) = (autoscaler.config.min_replicas.expect("defaulted"), autoscaler.config.max_replicas);
+        let (min, max) = (autoscaler.min_replicas.expect("defaulted"), autoscaler.config.max_replicas);
         let _ = writeln!(text, "  autoscaler {} of {kind} {target}: {min} to {max}", autoscaler.name);
     }
     text
@@ -88,7 +99,7 @@ fn to_text(replica: &SetReplica<'_>) -> String {
 #[track_caller]
 fn check(name: &str, spec: &str, sizes: &str, expected: &Expect) {
     let set = set(name, spec);
-    let replicas = expansion::expand(&set, &current_scale(sizes));
+    let replicas = expand(&set, &current_scale(sizes));
     for replica in &replicas {
         let in_gangs: Vec<_> = replica.gangs().into_iter().flat_map(|gang| gang.cliques).collect();
         assert_eq!(in_gangs.len(), replica.all_cliques().count(), "each clique is in one gang");

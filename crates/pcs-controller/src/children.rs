@@ -11,19 +11,15 @@ pub(crate) mod claims_condition;
 pub(crate) mod clique;
 pub(crate) mod desired;
 pub(crate) mod drift;
-mod minima;
 mod pack_affinities;
 pub(crate) mod rejections;
-mod template_hashes;
 pub(crate) mod too_large;
 
 pub(crate) use awaited_domains::{AwaitedDomain, AwaitedDomains, DomainState};
 pub(crate) use claims::{
     ClaimInputs, OwnedClaims, OwnerName, ReadTemplate, RequiredClaim, TemplateKey, referenced_claims,
 };
-pub(crate) use minima::{OmittedMinima, RetainedMinima};
 pub(crate) use pack_affinities::pack_affinities;
-pub(crate) use template_hashes::TemplateHashes;
 
 /// The objects by name. All are in one namespace.
 pub(crate) fn by_name<K: Resource>(objects: impl IntoIterator<Item = Arc<K>>) -> ByName<K> {

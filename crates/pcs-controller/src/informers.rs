@@ -84,13 +84,13 @@ impl PcsCaches {
 
     /// The compute domains that the first cliques and scaling groups of the replica wait for. Cliques that replace others do not wait:
     /// they exist, or the references of the base gang show that they did.
-    pub(crate) fn awaited_domains(&self, set: &PodCliqueSet, replica: &SetReplica<'_>) -> Vec<AwaitedDomain> {
+    pub(crate) fn awaited_domains(&self, set: &PodCliqueSet, replica: &SetReplica) -> Vec<AwaitedDomain> {
         let missing = self.compute_domains.missing(set, replica.index);
         if missing.is_empty() {
             return missing;
         }
         let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-        let exists = |clique: &Clique<'_>| {
+        let exists = |clique: &Clique| {
             let clique = self.cliques.get(namespace, clique.name.as_str());
             clique.is_some_and(|clique| self.belongs_to(&clique, set))
         };

@@ -1,5 +1,5 @@
 //! The defaults of a `PodCliqueSet` and of a `PodClique`, for example of `minAvailable`. An existing child keeps its minimum if the
-//! default changes: `children/minima.rs` of pcs-controller.
+//! default changes: `expansion/revision.rs`.
 
 use std::collections::BTreeMap;
 

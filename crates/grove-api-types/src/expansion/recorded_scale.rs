@@ -49,9 +49,9 @@ impl Replicas {
 
 impl RecordedScale {
     /// The record after a reconcile of a replica; `None` if each scale is that of its template.
-    pub fn of_replica(replica: &SetReplica<'_>, previous: &Self) -> Option<Self> {
-        let clique = |clique: &Clique<'_>| previous.next_of_clique(clique, clique.replicas);
-        let group = |group: &ScalingGroup<'_>| {
+    pub fn of_replica(replica: &SetReplica, previous: &Self) -> Option<Self> {
+        let clique = |clique: &Clique| previous.next_of_clique(clique, clique.replicas);
+        let group = |group: &ScalingGroup| {
             let previous = previous.groups.get(group.name.as_str());
             let next = Replicas::next(previous, group.replica_count, group.config.replicas())?;
             Some((group.name.to_string(), next))
@@ -63,11 +63,7 @@ impl RecordedScale {
 
     /// The record of the cliques of a group after a reconcile; `None` if each scale is that of its template. `live` are the replicas of an
     /// existing clique; `group` has those with which a deleted one returns. It has at most 500 cliques, the first by name.
-    pub fn of_group(
-        group: &ScalingGroup<'_>,
-        live: impl Fn(&Clique<'_>) -> Option<i32>,
-        previous: &Self,
-    ) -> Option<Self> {
+    pub fn of_group(group: &ScalingGroup, live: impl Fn(&Clique) -> Option<i32>, previous: &Self) -> Option<Self> {
         let cliques = group.replicas.iter().flat_map(|replica| &replica.cliques);
         let next = |clique| previous.next_of_clique(clique, live(clique).unwrap_or(clique.replicas));
         let all: BTreeMap<_, _> = cliques.filter_map(next).collect();
@@ -75,7 +71,7 @@ impl RecordedScale {
         (!cliques.is_empty()).then(|| Self { cliques, groups: BTreeMap::new() })
     }
 
-    fn next_of_clique(&self, clique: &Clique<'_>, replicas: i32) -> Option<(String, Replicas)> {
+    fn next_of_clique(&self, clique: &Clique, replicas: i32) -> Option<(String, Replicas)> {
         let previous = self.cliques.get(clique.name.as_str());
         let next = Replicas::next(previous, replicas, clique.template.spec.replicas)?;
         Some((clique.name.to_string(), next))

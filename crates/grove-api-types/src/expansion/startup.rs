@@ -10,15 +10,15 @@ use crate::names::{PodCliqueName, PodCliqueScalingGroupName};
 use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueTemplateSpec};
 
 /// A clique of a scaling group, and its startup dependencies.
-pub(super) struct Member<'a, 'e> {
-    pub(super) template: &'a PodCliqueTemplateSpec,
+pub(super) struct Member<'r> {
+    pub(super) template: &'r Arc<PodCliqueTemplateSpec>,
     /// Its dependencies in the base gang; empty if the base gang contains no replica of the group.
     pub(super) in_base_gang: Arc<[PodCliqueName]>,
     /// Its parents in the same group, by their names in the template.
-    parents: &'e [&'a str],
+    parents: &'r [&'r str],
 }
 
-impl Member<'_, '_> {
+impl Member<'_> {
     /// The dependencies in a replica of the group with a scaled gang: only cliques of the same replica, because the base gang already
     /// runs.
     pub(super) fn in_scaled_replica(&self, group: &PodCliqueScalingGroupName, index: i32) -> Arc<[PodCliqueName]> {
@@ -26,26 +26,28 @@ impl Member<'_, '_> {
     }
 }
 
-impl<'a> ReplicaExpander<'a, '_> {
+impl<'r> ReplicaExpander<'r> {
     /// The cliques of a scaling group with this number of replicas in the base gang.
-    pub(super) fn members(&self, group: &'a PodCliqueScalingGroupConfig, in_base_gang: i32) -> Vec<Member<'a, '_>> {
-        let member = |template: &'a PodCliqueTemplateSpec| Member {
+    pub(super) fn members(&self, group: &PodCliqueScalingGroupConfig, in_base_gang: i32) -> Vec<Member<'r>> {
+        let of = self.of;
+        let member = |template: &'r Arc<PodCliqueTemplateSpec>| Member {
             template,
             in_base_gang: if in_base_gang > 0 { self.in_base_gang(&template.name) } else { Arc::default() },
-            parents: self.template.parents_in_group(&template.name, &group.name),
+            parents: of.template.parents_in_group(&template.name, &group.name),
         };
-        self.template.members(group).map(member).collect()
+        let templates = group.clique_names.iter().filter_map(|name| of.cliques.get(name.as_str()).copied());
+        templates.map(member).collect()
     }
 
     /// The dependencies of a clique of this name that is in the base gang.
     pub(super) fn in_base_gang(&self, clique: &str) -> Arc<[PodCliqueName]> {
-        self.template.parents(clique).iter().flat_map(|parent| self.cliques_in_base_gang(parent)).collect()
+        self.of.template.parents(clique).iter().flat_map(|parent| self.cliques_in_base_gang(parent)).collect()
     }
 
     /// The `PodClique`s of a parent: for a clique of a scaling group, one per replica of the group in the base gang.
     fn cliques_in_base_gang(&self, parent: &str) -> Vec<PodCliqueName> {
-        let Some(config) = self.template.group_of(parent) else {
-            return vec![PodCliqueName::standalone(&self.name, self.index, parent)];
+        let Some(config) = self.of.template.group_of(parent) else {
+            return vec![PodCliqueName::standalone(self.name, self.index, parent)];
         };
         let group = self.group_name(config);
         let replicas = config.min_available().min(self.live.group(&group, config.replicas()));

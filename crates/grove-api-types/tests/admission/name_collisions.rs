@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grove_api_types::admission::{Rule, validate_create};
-use grove_api_types::expansion::{CurrentScale, SetReplica, expand};
+use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision, SetReplica, expand};
 use grove_api_types::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
 use grove_api_types::resource_sharing::{self, SharedClaim};
 use grove_api_types::v1alpha1::{PodCliqueSet, ResourceSharingScope};
@@ -89,7 +89,7 @@ fn claims_of(owner: ClaimOwner<'_>, replicas: std::ops::Range<i32>, shares: &[Sh
     shares.iter().flat_map(of_share).map(String::from).collect()
 }
 
-fn claims(set: &PodCliqueSet, replicas: &[SetReplica<'_>]) -> Vec<String> {
+fn claims(set: &PodCliqueSet, replicas: &[SetReplica]) -> Vec<String> {
     let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
     let mut claims = claims_of(ClaimOwner::Set(&name), 0..REPLICAS, &resource_sharing::of_set(&set.spec.template));
     for replica in replicas {
@@ -97,11 +97,11 @@ fn claims(set: &PodCliqueSet, replicas: &[SetReplica<'_>]) -> Vec<String> {
             claims.extend(claims_of(
                 ClaimOwner::Group(&group.name),
                 0..REPLICAS,
-                &resource_sharing::of_group(group.config),
+                &resource_sharing::of_group(&group.config),
             ));
         }
         for clique in replica.all_cliques() {
-            let shares = resource_sharing::of_clique(clique.template);
+            let shares = resource_sharing::of_clique(&clique.template);
             claims.extend(claims_of(ClaimOwner::Clique(&clique.name), 0..REPLICAS, &shares));
         }
     }
@@ -117,7 +117,9 @@ fn exactly_the_sets_with_colliding_names_are_denied() {
     let facts = set_facts(&RowFacts::default());
     let collisions = [Rule::NameCollision, Rule::ClaimName].map(|rule| (rule, AtomicUsize::new(0)));
     let check = |_, set: &PodCliqueSet| {
-        let replicas = expand(set, &CurrentScale::default());
+        let revision = Revision::new(set.spec.template.clone(), OmittedMinima::default());
+        let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
+        let replicas = expand(&name, set.spec.replicas, &Assignment::of_all(revision), &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);
         let cliques: Vec<String> = cliques.map(|clique| clique.name.to_string()).collect();
         let result = validate_create(set, &facts);

@@ -1,8 +1,8 @@
 //! The number of startup dependencies of a set equals the number of names in its expansion.
 
+use grove_api_types::expansion::CurrentScale;
 use grove_api_types::expansion::dependency_count::{self, DependencyCount, MAX_DEPENDENCIES_OF_CLIQUE};
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, CurrentScale};
 use grove_api_types::v1alpha1::PodCliqueSet;
 
 use super::{current_scale, set};
@@ -30,7 +30,7 @@ template:
 /// The dependencies of the expansion.
 fn expanded(set: &PodCliqueSet, scale: &CurrentScale) -> DependencyCount {
     let (mut base, mut scaled) = (vec![], vec![]);
-    for replica in &expansion::expand(set, scale) {
+    for replica in &super::expand(set, scale) {
         for gang in replica.gangs() {
             let lengths = gang.cliques.iter().map(|clique| clique.starts_after.len() as u64);
             if gang.base.is_some() { scaled.extend(lengths) } else { base.extend(lengths) }

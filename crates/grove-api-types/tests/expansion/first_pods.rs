@@ -1,8 +1,8 @@
 //! The pods that autoscalers count: one for each replica of a set or of a scaling group.
 
-use grove_api_types::expansion::{CurrentScale, expand, represents_set_replica};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 
-use super::set;
+use super::{expand, set};
 
 /// The clique `zero` has no pods by the template.
 const SPEC: &str = "
@@ -33,8 +33,10 @@ fn the_cliques_of_a_replica_of_a_group_count_in_their_order() {
 fn the_first_clique_with_pods_represents_a_replica_of_a_set() {
     let mut set = set("s", SPEC);
     set.spec.template.cliques[0].spec.replicas = 0;
-    let represents =
-        |clique: usize, group_replica| represents_set_replica(&set, &set.spec.template.cliques[clique], group_replica);
+    let revision = Revision::new(set.spec.template, OmittedMinima::default());
+    let represents = |clique: usize, group_replica| {
+        revision.represents_set_replica(&revision.template.cliques[clique], group_replica)
+    };
     assert_eq!([0, 1, 2].map(|clique| represents(clique, Some(0))), [false, true, false]);
     assert!(represents(1, None), "of a clique outside of groups");
     assert!(!represents(1, Some(1)), "one pod for each replica of the set, not for each of the group");

@@ -1,7 +1,7 @@
 //! The number of objects of a set equals the number of objects of its expansion.
 
 use grove_api_types::expansion::object_count;
-use grove_api_types::expansion::{self, CurrentScale, SetReplica};
+use grove_api_types::expansion::{CurrentScale, Gang, SetReplica};
 use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
 use grove_api_types::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSet, ResourceSharingScope, ResourceSharingSpec,
@@ -24,12 +24,12 @@ template:
 
 /// The number of objects of the expansion.
 fn expanded(set: &PodCliqueSet, scale: &CurrentScale) -> u64 {
-    let objects = |replica: &SetReplica<'_>| {
+    let objects = |replica: &SetReplica| {
         let pods: i32 = replica.all_cliques().map(|clique| clique.replicas).sum();
         let children = 1 + replica.gangs().len() + replica.groups.len() + replica.all_cliques().count();
         u64::try_from(pods).expect("a count") + (children + replica.autoscalers().len()) as u64
     };
-    expansion::expand(set, scale).iter().map(objects).sum()
+    super::expand(set, scale).iter().map(objects).sum()
 }
 
 #[test]
@@ -71,11 +71,10 @@ fn the_claims_of_all_levels_count() {
 #[test]
 fn the_sizes_of_the_gangs_are_those_of_the_expansion() {
     let set = set("s", SPEC);
-    let expanded = expansion::expand(&set, &CurrentScale::default());
+    let expanded = super::expand(&set, &CurrentScale::default());
     let gangs = expanded[0].gangs();
-    let size = |gang: &expansion::Gang<'_, '_>| {
-        gang.cliques.iter().map(|clique| object_count::clique_size(clique.replicas)).sum::<u64>()
-    };
+    let size =
+        |gang: &Gang<'_>| gang.cliques.iter().map(|clique| object_count::clique_size(clique.replicas)).sum::<u64>();
     let largest = gangs.iter().map(size).max().expect("a gang");
     // f: 4 pods, x: 2 pods, two replicas of g with 1 + 3 pods, and six pod groups.
     assert_eq!((object_count::base_gang_size(&set.spec.template), largest), (20, 20));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::expect;
-use grove_api_types::expansion::{self, CurrentScale};
+use grove_api_types::expansion::CurrentScale;
 
 use super::{check, set};
 
@@ -125,7 +125,7 @@ fn replicas_removed_by_a_scale_in_are_not_parents() {
 fn the_cliques_of_a_base_gang_share_the_names_of_their_parents() {
     let spec = in_order("CliqueStartupTypeInOrder");
     let set = set("s", &spec.replace("replicas: 3, minAvailable: 2", "replicas: 2000, minAvailable: 2000"));
-    let expanded = expansion::expand(&set, &CurrentScale::default());
+    let expanded = super::expand(&set, &CurrentScale::default());
     let lists = || expanded[0].all_cliques().map(|clique| &clique.starts_after);
     let dependencies: usize = lists().map(|list| list.len()).sum();
     assert_eq!(dependencies, 2000 + 2000 * 2000 + 2000, "those of b, c and d");

@@ -1,12 +1,10 @@
 //! Queries about the cliques of a set or a scaling group, based on the status that pclq-controller writes.
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::Clique;
+use grove_api_types::expansion::{Clique, TemplateHashes};
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
-
-use super::TemplateHashes;
 
 /// The clique of that name, if it exists and is not terminating.
 pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -> Option<&'a PodClique> {
@@ -20,13 +18,13 @@ pub(crate) fn is_available(clique: &PodClique) -> bool {
 }
 
 /// Whether the active clique has pods of another template. A clique without status has no pods.
-pub(crate) fn is_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique<'_>) -> bool {
+pub(crate) fn is_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique) -> bool {
     let reported = active(children, &desired.name).and_then(reported_hash);
     reported.is_some_and(|reported| reported != hashes.pod_template(&desired.template.name))
 }
 
 /// Whether the clique is active and does not report that all its pods have the current template. Without a status, its pods are unknown.
-pub(crate) fn may_be_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique<'_>) -> bool {
+pub(crate) fn may_be_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique) -> bool {
     active(children, &desired.name).is_some_and(|clique| !is_current(clique, hashes, &desired.template.name))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{self, CurrentScale};
+use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
 use grove_api_types::labels;
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
@@ -22,7 +22,7 @@ use kube::ResourceExt;
 use super::Context;
 use super::observed::{Observed, set_replica};
 use super::recorded_scale;
-use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, pack_affinities, referenced_claims};
+use crate::children::{AwaitedDomains, ClaimInputs, pack_affinities, referenced_claims};
 use crate::incarnations::{cliques_of_gang, gang_pending, gang_unreadable, latest};
 use crate::informers::PcsCaches;
 
@@ -30,21 +30,28 @@ use crate::informers::PcsCaches;
 pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed {
     let caches = &ctx.caches;
     let set = caches.set_of(group);
-    let omitted = set.as_deref().map(OmittedMinima::of).unwrap_or_default();
+    let omitted = set.as_deref().map(|set| OmittedMinima::of(&set.spec.template)).unwrap_or_default();
     let set = set.map(|set| admission::default::pod_clique_set(&set));
+    let revision = set.as_ref().map(|set| Revision::new(set.spec.template.clone(), omitted));
     let replica = set.as_ref().zip(set_replica(group));
     let siblings: Vec<_> = replica.iter().flat_map(|(set, index)| siblings(caches, set, *index)).collect();
     // `group` comes last and replaces the group of the same name, because it is newer than the cache.
     let current_scale = CurrentScale::of(siblings.iter().map(AsRef::as_ref).chain([group]), []);
     // Read before the children: a child that arrives in between is no longer pending, and is among them.
     let pending_creates = ctx.children.pending_creates(group);
-    let mut observed = Observed {
+    let children = ctx.children.children(group);
+    let mut current_scale = current_scale.with_recorded(recorded_scale::of_missing(group, &children));
+    if revision.as_ref().is_some_and(Revision::omits_minima) {
+        current_scale = current_scale.with_minima_of(children.of_kind::<PodClique>().map(AsRef::as_ref));
+    }
+    let observed = Observed {
         group: group.clone(),
         set,
+        assignment: revision.map(Assignment::of_all),
         current_scale,
+        set_replica: None,
         orphans_children: caches.orphan_deletions.contains(group),
-        children: ctx.children.children(group),
-        retained_minima: RetainedMinima::default(),
+        children,
         active_gangs: BTreeSet::new(),
         undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),
@@ -57,13 +64,11 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         pending_creates,
         is_namespace_terminating: caches.terminating_namespaces.contains(&group.namespace().unwrap_or_default()),
     };
-    observed.current_scale =
-        observed.current_scale.with_recorded(recorded_scale::of_missing(group, &observed.children));
+    let mut observed = observed.expanded();
     if !observed.is_namespace_terminating {
         observed.backed_off = ctx.children.backed_off(group);
     }
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
-    observed.retained_minima = observed.existing_minima(&omitted);
     (observed.undecided_gangs, observed.pod_groups) = incarnations(ctx, &observed);
     let active = observed.active_gangs.iter().filter_map(|gang| caches.gangs.get(&group.namespace()?, gang));
     let active: Vec<_> = active.collect();
@@ -76,7 +81,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
 
 /// What decides about the claims of the group, without the templates.
 fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
-    let expansion = observed.expand().filter(|expansion| !expansion.claims.sources.is_empty());
+    let expansion = observed.expansion().filter(|expansion| !expansion.claims.sources.is_empty());
     let Some(expansion) = expansion else { return ClaimInputs::default() };
     let cliques = || observed.children.of_kind::<PodClique>().cloned().collect();
     let referenced = referenced_claims(&expansion.claims, &observed.children, cliques);
@@ -85,20 +90,19 @@ fn claims(caches: &PcsCaches, observed: &Observed) -> ClaimInputs {
 
 /// The compute domains that the replica of the set waits for.
 fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
-    let expansion = observed.expand().filter(|_| !observed.is_terminating());
+    let expansion = observed.expansion().filter(|_| !observed.is_terminating());
     let Some(expansion) = expansion else { return AwaitedDomains::default() };
-    let (set, index) = (expansion.set, expansion.set_replica);
-    if required_domains_of_replica(set, index).is_empty() {
+    let (set, replica) = (expansion.set, expansion.set_replica);
+    if required_domains_of_replica(set, replica.index).is_empty() {
         return AwaitedDomains::default();
     }
-    let replica = expansion::replica(set, index, &observed.current_scale);
-    AwaitedDomains::from_iter([(index, caches.awaited_domains(set, &replica))])
+    AwaitedDomains::from_iter([(replica.index, caches.awaited_domains(set, replica))])
 }
 
 /// The active gangs that the cliques of the group belong to, and the name conflicts of its children. The names follow from
 /// the set and from the replica count of the group.
 fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>, Vec<NameConflict>) {
-    let expansion = observed.expand().filter(|_| !observed.is_terminating());
+    let expansion = observed.expansion().filter(|_| !observed.is_terminating());
     let Some(expansion) = expansion else { return Default::default() };
     let conflicts = ctx.children.name_conflicts(&observed.group, &expansion);
     let gangs = expansion.scaling_group.replicas.iter().map(|replica| &replica.gang);
@@ -109,7 +113,7 @@ fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>,
 /// active gang, a clique stays as it is.
 fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
     let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
-    let Some(expansion) = observed.expand().filter(|_| !observed.is_terminating()) else { return Default::default() };
+    let Some(expansion) = observed.expansion().filter(|_| !observed.is_terminating()) else { return Default::default() };
     let (set, namespace) = (expansion.set, observed.group.namespace().unwrap_or_default());
     let applies =
         caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.config().schedulers.default_profile));

@@ -2,10 +2,11 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, CurrentScale, ScalingGroup};
+use grove_api_types::expansion::{self, Assignment, CurrentScale, ScalingGroup, SetReplica};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::pod_spec::RawPodSpec;
@@ -19,10 +20,7 @@ use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
-use crate::children::{
-    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, TemplateKey,
-    clique,
-};
+use crate::children::{AwaitedDomains, ClaimInputs, OwnedClaims, OwnerName, TemplateKey};
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -40,10 +38,10 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) group: &'a PodCliqueScalingGroup,
     /// Its set, with Grove's defaults applied.
     pub(crate) set: &'a PodCliqueSet,
-    /// The index of the set's replica that the group belongs to.
-    pub(crate) set_replica: i32,
+    /// The replica of the set that the group belongs to.
+    pub(crate) set_replica: &'a SetReplica,
     /// The expansion of the group.
-    pub(crate) scaling_group: ScalingGroup<'a>,
+    pub(crate) scaling_group: &'a ScalingGroup,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
     /// The gangs among them of which the set must decide the `PodGroup` first, or with unreadable annotations, and the reason for the user.
@@ -52,22 +50,12 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) pod_groups: &'a BTreeMap<String, String>,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
-    /// The minima that existing cliques retain.
-    pub(crate) retained_minima: &'a RetainedMinima,
     /// The compute domains that the replica of the set waits for.
     pub(crate) awaited_domains: &'a AwaitedDomains,
     /// The claims at the level of the group.
     pub(crate) claims: OwnedClaims<'a>,
     /// The pod specs of its cliques, by the names of the templates. The replicas share them, because a pod spec may be large.
     pub(crate) pod_specs: OnceCell<BTreeMap<String, RawPodSpec>>,
-    template_hashes: OnceCell<TemplateHashes>,
-}
-
-impl GroupExpansion<'_> {
-    /// The hashes of the set's templates. The first call computes them.
-    pub(crate) fn template_hashes(&self) -> &TemplateHashes {
-        self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
-    }
 }
 
 /// A group, its set, and the cliques that the group controls, as in the caches.
@@ -77,14 +65,16 @@ pub(crate) struct Observed {
     pub(crate) group: PodCliqueScalingGroup,
     /// The set that controls the group, with Grove's defaults applied; `None` if it does not exist.
     pub(crate) set: Option<PodCliqueSet>,
+    /// The revision of each replica of the set; `None` if the set does not exist.
+    pub(crate) assignment: Option<Assignment>,
     /// The current replica counts of the group and of the other groups in the same replica of the set.
     pub(crate) current_scale: CurrentScale,
+    /// The replica of the set that the group belongs to; `None` if the set does not exist or no longer has it, or if it exceeds a limit.
+    pub(crate) set_replica: Option<Arc<SetReplica>>,
     /// Whether its deletion keeps its cliques.
     pub(crate) orphans_children: bool,
     /// The cliques of all replicas of the group.
     pub(crate) children: ObservedChildren,
-    /// The minima that existing cliques retain, because the template of the set omits them.
-    pub(crate) retained_minima: RetainedMinima,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: BTreeSet<String>,
     /// The gangs among them of which the set must decide the `PodGroup` first: a clique is missing, and no other one shows that the
@@ -144,39 +134,33 @@ impl Observed {
 
     /// The external templates of its missing claims, each with whether an object of its name can exist.
     pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
-        let expansion = self.expand().filter(|expansion| !self.is_terminating() && !is_terminating(expansion.set));
+        let expansion = self.expansion().filter(|expansion| !self.is_terminating() && !is_terminating(expansion.set));
         expansion.map(|expansion| expansion.claims.templates_to_read(&self.children)).unwrap_or_default()
     }
 
-    /// The minima of the existing cliques of which the template omits the minimum.
-    pub(crate) fn existing_minima(&self, omitted: &OmittedMinima) -> RetainedMinima {
-        let mut retained = RetainedMinima::default();
-        let expansion = if omitted.is_empty() { None } else { self.expand() };
-        let replicas = expansion.iter().flat_map(|expansion| &expansion.scaling_group.replicas);
-        for desired in replicas.flat_map(|replica| &replica.cliques) {
-            if let Some(existing) = clique::active(&self.children, &desired.name) {
-                retained.retain_clique(omitted, desired, existing);
-            }
-        }
-        retained
+    /// The same snapshot with the replica of the set.
+    #[must_use]
+    pub(crate) fn expanded(mut self) -> Self {
+        let index = set_replica(&self.group).filter(|_| self.exceeded_limit().is_none());
+        let replica = self.set.as_ref().zip(self.assignment.as_ref()).zip(index).and_then(|((set, assignment), index)| {
+            let name = PodCliqueSetName::new(set.name_any());
+            let has_replica = (0..set.spec.replicas).contains(&index);
+            has_replica.then(|| expansion::replica(&name, index, assignment, &self.current_scale))
+        });
+        self.set_replica = replica.map(Arc::new);
+        self
     }
 
-    /// What the group expands to; `None` if its set does not exist, or the set no longer has that replica or group.
-    pub(crate) fn expand(&self) -> Option<GroupExpansion<'_>> {
-        let set = self.set.as_ref()?;
-        let set_replica = set_replica(&self.group).filter(|index| (0..set.spec.replicas).contains(index))?;
-        if self.exceeded_limit().is_some() {
-            return None;
-        }
-        let name = self.name();
-        let groups = expansion::replica(set, set_replica, &self.current_scale).groups;
-        let scaling_group = groups.into_iter().find(|group| group.name == name)?;
+    /// What the cliques of the group are computed from; `None` if its set does not exist, or the set no longer has that replica or group.
+    pub(crate) fn expansion(&self) -> Option<GroupExpansion<'_>> {
+        let (set, set_replica, name) = (self.set.as_ref()?, self.set_replica.as_deref()?, self.name());
+        let scaling_group = set_replica.groups.iter().find(|group| group.name == name)?;
         let claims = OwnedClaims {
             set: PodCliqueSetName::new(set.name_any()),
             owner: OwnerName::Group(name),
             namespace: self.group.namespace().unwrap_or_default(),
             replicas: scaling_group.replica_count,
-            sources: sources_of_group(&set.spec.template, scaling_group.config),
+            sources: sources_of_group(&set.spec.template, &scaling_group.config),
             inputs: &self.claims,
         };
         Some(GroupExpansion {
@@ -188,11 +172,9 @@ impl Observed {
             undecided_gangs: &self.undecided_gangs,
             pod_groups: &self.pod_groups,
             pack_affinities: &self.pack_affinities,
-            retained_minima: &self.retained_minima,
             awaited_domains: &self.awaited_domains,
             claims,
             pod_specs: OnceCell::new(),
-            template_hashes: OnceCell::new(),
         })
     }
 }

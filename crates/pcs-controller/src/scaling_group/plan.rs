@@ -29,7 +29,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         return Plan::new().waiting([too_large::waiting(limit)]);
     }
     // A set that is terminating, or no longer has the group, deletes the group.
-    let expansion = observed.expand().filter(|_| !is_terminating(set));
+    let expansion = observed.expansion().filter(|_| !is_terminating(set));
     let Some(expansion) = expansion else { return Plan::new() };
     let base_labels = observed.base_labels();
     let conflicts = observed.conflicts(&base_labels);

@@ -39,8 +39,8 @@ pub(super) fn stage(observed: &Observed, expansion: &GroupExpansion<'_>) -> Stag
     let group = &observed.group;
     let live = group.annotations().get(SCALE).map(String::as_str);
     let replicas = |name: &str| observed.children.get::<PodClique>(name).map(|clique| clique.spec.replicas);
-    let of_clique = |clique: &Clique<'_>| replicas(clique.name.as_str());
-    let recorded = RecordedScale::of_group(&expansion.scaling_group, of_clique, &of_group(group));
+    let of_clique = |clique: &Clique| replicas(clique.name.as_str());
+    let recorded = RecordedScale::of_group(expansion.scaling_group, of_clique, &of_group(group));
     let desired = recorded.map(|recorded| recorded.encode());
     let is_current = match (live, &desired) {
         (Some(live), Some(desired)) => annotation_value::is_equal(live, desired),

@@ -1,4 +1,4 @@
-//! The status of a scaling group: replica counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
+//! The status of a scaling group: replica counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::{self, available, min_available_breached};
 use grove_api_types::expansion::Clique;
@@ -46,7 +46,7 @@ pub(crate) fn status(
     if let Some(limit) = observed.exceeded_limit() {
         return too_large_status(observed, old, limit, now);
     }
-    let expansion = observed.expand();
+    let expansion = observed.expansion();
     let counts = expansion.as_ref().map(|expansion| replica_counts(observed, expansion)).unwrap_or_default();
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
@@ -70,7 +70,7 @@ pub(crate) fn status(
         selector: selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: match expansion {
-            Some(expansion) if counts.all_current => Some(expansion.template_hashes().generation_hash.clone()),
+            Some(expansion) if counts.all_current => Some(expansion.set_replica.revision.hashes().generation_hash.clone()),
             _ => old.current_pod_clique_set_generation_hash,
         },
         update_progress: old.update_progress,
@@ -110,11 +110,11 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
 }
 
 fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> ReplicaCounts {
-    let hashes = expansion.template_hashes();
+    let hashes = expansion.set_replica.revision.hashes();
     let mut counts = ReplicaCounts { all_current: true, ..ReplicaCounts::default() };
     for replica in &expansion.scaling_group.replicas {
-        let all_cliques = |holds: &dyn Fn(&PodClique, &Clique<'_>) -> bool| {
-            let holds = |desired: &Clique<'_>| {
+        let all_cliques = |holds: &dyn Fn(&PodClique, &Clique) -> bool| {
+            let holds = |desired: &Clique| {
                 clique::active(&observed.children, &desired.name).is_some_and(|active| holds(active, desired))
             };
             replica.cliques.iter().all(holds)
@@ -133,7 +133,7 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
 
 /// Whether pods of another template may run, and not because the user deletes them himself.
 fn may_be_outdated(observed: &Observed, expansion: &GroupExpansion<'_>) -> bool {
-    let hashes = expansion.template_hashes();
+    let hashes = expansion.set_replica.revision.hashes();
     let mut cliques = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques);
     !expansion.set.spec.is_updated_on_delete()
         && cliques.any(|desired| clique::may_be_outdated(&observed.children, hashes, desired))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::admission;
-use grove_api_types::expansion::CurrentScale;
+use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
 use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
@@ -17,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, ClaimInputs, RetainedMinima};
+use crate::children::{AwaitedDomains, ClaimInputs};
 use crate::tests::{GROUPED, yaml};
 
 mod claims;
@@ -42,12 +42,24 @@ spec: {replicas: 2, minAvailable: 1, cliqueNames: [p, d]}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(observed)
+    super::plan::plan(&expanded(observed))
 }
 
 /// The status after the plan was executed without errors.
 fn status_of(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus {
-    super::status::status(observed, &plan(observed), &ExecutionResult::default(), now)
+    super::status::status(&expanded(observed), &plan(observed), &ExecutionResult::default(), now)
+}
+
+/// The snapshot with the replica of the set, which a test may have changed.
+fn expanded(observed: &Observed) -> Observed {
+    let mut observed = observed.clone();
+    let current = observed.assignment.as_ref().map(|assignment| &assignment.current.template);
+    let template = observed.set.as_ref().map(|set| set.spec.template.clone());
+    if current != template.as_ref() {
+        let revision = template.map(|template| Revision::new(template, OmittedMinima::default()));
+        observed.assignment = revision.map(Assignment::of_all);
+    }
+    observed.expanded()
 }
 
 /// The group with this many replicas, with the gangs of all of them and without cliques.
@@ -59,10 +71,11 @@ fn new(replicas: i32) -> Observed {
     resized(Observed {
         group,
         set: Some(set),
+        assignment: None,
         current_scale: CurrentScale::default(),
+        set_replica: None,
         orphans_children: false,
         children: ObservedChildren::default(),
-        retained_minima: RetainedMinima::default(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
         read_errors: TemplateReadErrors::default(),
@@ -80,7 +93,8 @@ fn new(replicas: i32) -> Observed {
 /// The snapshot with the current scale of the group.
 fn resized(observed: Observed) -> Observed {
     let recorded = super::recorded_scale::of_missing(&observed.group, &observed.children);
-    let current_scale = CurrentScale::of([&observed.group], []).with_recorded(recorded);
+    let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
+    let current_scale = CurrentScale::of([&observed.group], []).with_recorded(recorded).with_minima_of(cliques);
     Observed { current_scale, ..observed }
 }
 

@@ -1,10 +1,12 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::mnnvl::required_domains_of_replica;
-use grove_api_types::names::PodCliqueName;
+use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::names::PodCliqueScalingGroupName;
 use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
@@ -21,7 +23,7 @@ use super::Context;
 use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
 use super::pod_groups::pod_groups;
-use crate::children::{AwaitedDomains, ClaimInputs, OmittedMinima, RetainedMinima, by_name, referenced_claims};
+use crate::children::{AwaitedDomains, ClaimInputs, by_name, referenced_claims};
 use crate::incarnations::{Incarnations, PodGroups};
 use crate::informers::PcsCaches;
 
@@ -32,14 +34,20 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let namespace = set.namespace().unwrap_or_default();
     let scheduler = Scheduler::of_set(set).unwrap_or(ctx.config().schedulers.default_profile);
     let has_pod_groups = ctx.caches.incarnations.apply_to(set, scheduler);
+    let with_defaults = admission::default::pod_clique_set(set);
+    let omitted = OmittedMinima::of(&set.spec.template);
+    let revision = Revision::new(with_defaults.spec.template.clone(), omitted);
     let mut observed = Observed {
-        set: admission::default::pod_clique_set(set),
+        set: with_defaults,
         unsupported_fields: unsupported_fields::fields(set, scheduler, has_pod_groups),
         default_scheduler: ctx.config().schedulers.default_profile,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
         children: ctx.children.children(set),
-        retained_minima: RetainedMinima::default(),
         adoptable_groups: ByName::new(),
+        members: Vec::new(),
+        assignment: Assignment::of_all(revision),
+        current_scale: CurrentScale::default(),
+        replicas: Vec::new().into(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates,
@@ -54,12 +62,14 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
-        let cached_clique = |name: &PodCliqueName| ctx.caches.cliques.get(&namespace, name.as_str());
-        observed.retained_minima = observed.existing_minima(&OmittedMinima::of(set), cached_clique);
+        if observed.assignment.current.omits_minima() {
+            observed.members = members(&ctx.caches, &observed);
+        }
+        observed = observed.expanded();
         observed.topologies = gang_topologies(&ctx.caches, &observed);
         observed.pack_affinities = observed.pack_affinities_of_cliques();
         observed.awaited_domains = awaited_domains(&ctx.caches, &observed);
-        observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expand());
+        observed.name_conflicts = ctx.children.name_conflicts(set, &observed.expansion());
         observed.claims = claims(&ctx.caches, &observed);
         if !observed.is_namespace_terminating {
             observed.backed_off = ctx.children.backed_off(set);
@@ -108,8 +118,7 @@ fn awaited_domains(caches: &PcsCaches, observed: &Observed) -> AwaitedDomains {
     if required_domains_of_replica(&observed.set, 0).is_empty() {
         return AwaitedDomains::default();
     }
-    let replicas = observed.expand().replicas;
-    replicas.iter().map(|replica| (replica.index, caches.awaited_domains(&observed.set, replica))).collect()
+    observed.replicas.iter().map(|replica| (replica.index, caches.awaited_domains(&observed.set, replica))).collect()
 }
 
 /// The topologies of the gangs. A gang has scheduled pods if one of its cliques reports some, or if an earlier LIST has shown some.
@@ -132,11 +141,22 @@ fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
 
 /// The scaling groups that the set will adopt.
 fn adoptable_groups(caches: &PcsCaches, observed: &Observed) -> ByName<PodCliqueScalingGroup> {
-    let expansion = observed.expand();
-    let groups = expansion.replicas.iter().flat_map(|replica| &replica.groups).map(|group| group.name.as_str());
-    let namespace = observed.set.namespace().unwrap_or_default();
-    let base_labels = labels::base(&observed.name());
-    let candidates = groups.filter(|name| observed.children.get::<PodCliqueScalingGroup>(name).is_none());
-    let found = candidates.filter_map(|name| caches.groups.get(&namespace, name));
+    let (set, name) = (&observed.set, observed.name());
+    let configs = &set.spec.template.pod_clique_scaling_groups;
+    let names = (0..set.spec.replicas).flat_map(|index| {
+        configs.iter().map(|config| PodCliqueScalingGroupName::of_replica(&name, index, &config.name)).collect::<Vec<_>>()
+    });
+    let namespace = set.namespace().unwrap_or_default();
+    let base_labels = labels::base(&name);
+    let candidates = names.filter(|name| observed.children.get::<PodCliqueScalingGroup>(name.as_str()).is_none());
+    let found = candidates.filter_map(|name| caches.groups.get(&namespace, name.as_str()));
     by_name(found.filter(|group| NameConflict::with(&**group).is_adoptable(&base_labels)))
+}
+
+/// The cliques of the active scaling groups of the set.
+fn members(caches: &PcsCaches, observed: &Observed) -> Vec<Arc<PodClique>> {
+    let namespace = observed.set.namespace().unwrap_or_default();
+    let groups = observed.groups().filter(|group| !is_terminating(*group));
+    let uids = groups.filter_map(|group| group.metadata.uid.as_deref());
+    uids.flat_map(|uid| caches.cliques.owned_by(&namespace, uid)).collect()
 }

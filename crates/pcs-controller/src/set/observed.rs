@@ -1,16 +1,15 @@
 //! The snapshot of a set and its children: plain data and pure queries.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, CurrentScale, RecordedScale, SetReplica};
+use grove_api_types::expansion::{self, Assignment, CurrentScale, RecordedScale, SetReplica};
 use grove_api_types::labels::{SCALE, TOPOLOGY_NAME};
-use grove_api_types::names::{PodCliqueName, PodCliqueScalingGroupName, PodCliqueSetName};
-use grove_api_types::ownership::{controller_of, is_controlled_by};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::ownership::controller_of;
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
@@ -25,10 +24,7 @@ use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
 use super::gang_topologies::GangTopologies;
-use crate::children::{
-    AwaitedDomains, ClaimInputs, OmittedMinima, OwnedClaims, OwnerName, RetainedMinima, TemplateHashes, TemplateKey,
-    clique, pack_affinities,
-};
+use crate::children::{AwaitedDomains, ClaimInputs, OwnedClaims, OwnerName, TemplateKey, pack_affinities};
 use crate::incarnations::PodGroups;
 
 /// Sets as owners of children.
@@ -49,11 +45,9 @@ pub(crate) struct SetExpansion<'a> {
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
     /// The replicas, in order of their indices.
-    pub(crate) replicas: Vec<SetReplica<'a>>,
+    pub(crate) replicas: &'a [SetReplica],
     /// The scale that its base gangs record.
-    pub(crate) recorded_scale: RecordedScale,
-    /// The minima that existing children retain.
-    pub(crate) retained_minima: &'a RetainedMinima,
+    pub(crate) recorded_scale: &'a RecordedScale,
     /// The `PodGroup`s of its gangs in the workload API.
     pub(crate) pod_groups: &'a PodGroups,
     /// The topologies of its gangs.
@@ -64,14 +58,6 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) awaited_domains: &'a AwaitedDomains,
     /// The claims at the level of the set.
     pub(crate) claims: OwnedClaims<'a>,
-    template_hashes: OnceCell<TemplateHashes>,
-}
-
-impl SetExpansion<'_> {
-    /// The hashes of the set's templates. The first call computes them.
-    pub(crate) fn template_hashes(&self) -> &TemplateHashes {
-        self.template_hashes.get_or_init(|| TemplateHashes::of(&self.set.spec.template))
-    }
 }
 
 /// A set and the children that it controls, as in the caches.
@@ -87,11 +73,18 @@ pub(crate) struct Observed {
     pub(crate) orphans_children: bool,
     /// The children that it controls.
     pub(crate) children: ObservedChildren,
-    /// The minima that existing children retain, because the template omits them.
-    pub(crate) retained_minima: RetainedMinima,
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
+    /// The cliques of its scaling groups, if the template omits minima: they retain theirs.
+    pub(crate) members: Vec<Arc<PodClique>>,
+    /// The revision of each replica.
+    pub(crate) assignment: Assignment,
+    /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have changed, and the
+    /// recorded ones of deleted cliques and groups.
+    pub(crate) current_scale: CurrentScale,
+    /// The replicas, in order of their indices. A set that is terminating or exceeds a limit has none.
+    pub(crate) replicas: Arc<[SetReplica]>,
     /// The objects that have the name of a child and that the set does not control, and its children that could not be decoded.
     pub(crate) name_conflicts: Vec<NameConflict>,
     /// The children whose creates were rejected, and that are not created before their backoff ends.
@@ -127,7 +120,7 @@ impl Observed {
         if !SizeLimit::may_be_exceeded(&self.set, clique, group) {
             return None;
         }
-        SizeLimit::exceeded(&self.set, &self.current_scale())
+        SizeLimit::exceeded(&self.set, &self.scale_of_children())
     }
 
     /// Whether a clique or a scaling group of the set could not be decoded, and has no earlier state: then its number of replicas
@@ -152,9 +145,7 @@ impl Observed {
         if unreadable.is_empty() {
             return None;
         }
-        let scale = self.current_scale();
-        let replicas = expansion::expand(&self.set, &scale);
-        let mut incomplete = replicas.iter().filter(|replica| !scale.has_all_of(replica));
+        let mut incomplete = self.replicas.iter().filter(|replica| !self.current_scale.has_all_of(replica));
         let (gang, error) = incomplete.find_map(|replica| unreadable.get_key_value(replica.base_gang.as_str()))?;
         let message = format!(
             "the set stays as it is, because PodGang {gang} records the replicas of a deleted PodClique or PodCliqueScalingGroup: {}",
@@ -192,10 +183,22 @@ impl Observed {
         (!is_terminating(&**group)).then_some(group)
     }
 
-    /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have
-    /// changed, and the recorded ones of deleted cliques and groups.
-    pub(crate) fn current_scale(&self) -> CurrentScale {
-        CurrentScale::of(self.groups(), self.cliques()).with_recorded(self.recorded_scale())
+    /// The same snapshot with the replicas of the set.
+    #[must_use]
+    pub(crate) fn expanded(mut self) -> Self {
+        let is_expandable = !self.is_terminating() && self.exceeded_limit().is_none();
+        let replicas = if is_expandable { self.set.spec.replicas } else { 0 };
+        self.current_scale = self.scale_of_children();
+        self.replicas = expansion::expand(&self.name(), replicas, &self.assignment, &self.current_scale).into();
+        self
+    }
+
+    fn scale_of_children(&self) -> CurrentScale {
+        let scale = CurrentScale::of(self.groups(), self.cliques()).with_recorded(self.recorded_scale());
+        if !self.assignment.current.omits_minima() {
+            return scale;
+        }
+        scale.with_minima_of(self.cliques().chain(self.members.iter().map(AsRef::as_ref)))
     }
 
     /// The scale that the base gangs record.
@@ -204,51 +207,18 @@ impl Observed {
         RecordedScale::decode_all(gangs.filter_map(|gang| gang.annotations().get(SCALE)))
     }
 
-    /// The minima of the existing children of which the template omits the minimum. `cached_clique` finds cliques that are not
-    /// children of the set: its gangs contain the cliques of its scaling groups, too.
-    pub(crate) fn existing_minima(
-        &self,
-        omitted: &OmittedMinima,
-        cached_clique: impl Fn(&PodCliqueName) -> Option<Arc<PodClique>>,
-    ) -> RetainedMinima {
-        let mut retained = RetainedMinima::default();
-        if omitted.is_empty() {
-            return retained;
-        }
-        for replica in &self.expand().replicas {
-            for desired in &replica.cliques {
-                if let Some(existing) = clique::active(&self.children, &desired.name) {
-                    retained.retain_clique(omitted, desired, existing);
-                }
-            }
-            for group in &replica.groups {
-                retained.retain_group(omitted, &group.name, &group.config.name);
-                let Some(owner) = self.active_group(&group.name) else { continue };
-                let desired = group.replicas.iter().flat_map(|replica| &replica.cliques);
-                let existing = desired.filter_map(|desired| Some((desired, cached_clique(&desired.name)?)));
-                let own = existing
-                    .filter(|(_, existing)| !is_terminating(&**existing) && is_controlled_by(&**existing, owner));
-                own.for_each(|(desired, existing)| retained.retain_clique(omitted, desired, &existing));
-            }
-        }
-        retained
-    }
-
-    /// What the set expands to. Do not call it if the set [exceeds a limit](Self::exceeded_limit).
-    pub(crate) fn expand(&self) -> SetExpansion<'_> {
-        let current_scale = self.current_scale();
+    /// What the children of the set are computed from.
+    pub(crate) fn expansion(&self) -> SetExpansion<'_> {
         SetExpansion {
             set: &self.set,
             default_scheduler: self.default_scheduler,
-            replicas: expansion::expand(&self.set, &current_scale),
-            recorded_scale: current_scale.into_recorded(),
-            retained_minima: &self.retained_minima,
+            replicas: &self.replicas,
+            recorded_scale: self.current_scale.recorded(),
             pod_groups: &self.pod_groups,
             topologies: &self.topologies,
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
             claims: self.owned_claims(),
-            template_hashes: OnceCell::new(),
         }
     }
 
@@ -279,8 +249,7 @@ impl Observed {
             Some(live) => live.annotations().contains_key(TOPOLOGY_NAME) && !self.topologies.is_retained(gang),
             None => true,
         };
-        let expansion = self.expand();
-        let mut gangs = expansion.replicas.iter().flat_map(SetReplica::gangs);
+        let mut gangs = self.replicas.iter().flat_map(SetReplica::gangs);
         gangs.any(|gang| is_affected(gang.name.as_str())).then(|| name.to_owned())
     }
 
@@ -298,7 +267,7 @@ impl Observed {
     }
 
     /// Its own scaling groups, and those that it will adopt.
-    fn groups(&self) -> impl Iterator<Item = &PodCliqueScalingGroup> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &PodCliqueScalingGroup> {
         self.children.of_kind().chain(self.adoptable_groups.values()).map(AsRef::as_ref)
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     }
     let filter = StepFilter::new(conflicts, &observed.backed_off, &observed.pending_creates)
         .without_creates_if(observed.is_namespace_terminating);
-    let plan = CHILD_KINDS.plan(&observed.children, &observed.expand(), filter);
+    let plan = CHILD_KINDS.plan(&observed.children, &observed.expansion(), filter);
     let conditions = observed.set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims_condition::template_warning(&plan, conditions);
     let plan = plan.with_warnings(warning);

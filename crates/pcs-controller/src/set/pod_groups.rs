@@ -33,7 +33,7 @@ pub(super) fn pod_groups(
     let applies = incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(observed.default_scheduler));
     let mut pod_groups = PodGroups::default();
     let (namespace, mut choices) = (set.namespace().unwrap_or_default(), incarnations.choices(set));
-    let expansion = observed.expand();
+    let expansion = observed.expansion();
     let gangs =
         expansion.replicas.iter().flat_map(|replica| replica.gangs().into_iter().map(move |gang| (replica, gang)));
     for (replica, gang) in gangs {
@@ -45,7 +45,7 @@ pub(super) fn pod_groups(
         }
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
         let (packing, relies_on_key) = if applies { packing(&expansion, replica, &gang) } else { (None, false) };
-        let pods = pods(&expansion, &gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
+        let pods = pods(&gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
@@ -76,21 +76,20 @@ fn recorded(gang: &PodGang) -> (Option<PodGroupRef>, Option<UnreadableAnnotation
 
 /// The pods of the cliques of the gang.
 fn pods(
-    expansion: &SetExpansion<'_>,
-    gang: &Gang<'_, '_>,
+    gang: &Gang<'_>,
     live: Option<&PodGang>,
     cached: impl Fn(&str) -> Option<Arc<PodClique>>,
 ) -> GangPods {
     let mut pods = GangPods::of_gang(live);
     for clique in &gang.cliques {
-        let (name, minimum) = (clique.name.as_str(), expansion.retained_minima.min_available(clique));
-        pods.insert(name, minimum, clique.replicas, cached(name).as_deref());
+        let name = clique.name.as_str();
+        pods.insert(name, clique.min_available, clique.replicas, cached(name).as_deref());
     }
     pods
 }
 
 /// The fields of the `PodGroup`. The priority of the gang is that of the set; otherwise that of its pods, if all have the same one.
-fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>, pods: &GangPods) -> PodGroupSpec {
+fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_>, pods: &GangPods) -> PodGroupSpec {
     let of_set = &expansion.set.spec.template.priority_class_name;
     let mut of_pods = gang.cliques.iter().map(|clique| clique.template.spec.pod_spec.string("priorityClassName"));
     let of_first = of_pods.next().flatten().filter(|first| of_pods.all(|other| other.as_ref() == Some(first)));
@@ -104,7 +103,7 @@ fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_, '_>, pods: &GangPods) -> P
 }
 
 /// How the gang is packed, and whether the affinity of its pods relies on the key.
-fn packing(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> (Option<PackRecord>, bool) {
+fn packing(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) -> (Option<PackRecord>, bool) {
     let constraints = expansion.topologies.of_gang(gang.name.as_str());
     if matches!(constraints, GangConstraints::None) {
         return (None, false);

@@ -1,10 +1,10 @@
-//! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
+//! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
 use std::collections::BTreeMap;
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica};
+use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica, TemplateHashes};
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
@@ -16,7 +16,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::children::TemplateHashes;
 use crate::children::{claims_condition, clique, rejections, too_large};
 
 mod claims;
@@ -29,8 +28,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     if let Some(limit) = observed.exceeded_limit() {
         return too_large_status(observed, old, limit, now);
     }
-    let expansion = observed.expand();
-    let (replicas, hashes) = (&expansion.replicas, expansion.template_hashes());
+    let (replicas, hashes) = (&observed.replicas, observed.assignment.current.hashes());
     let available: Vec<_> = replicas.iter().filter(|replica| is_available(observed, replica)).collect();
     let updated = available.iter().filter(|replica| is_updated(observed, hashes, replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
@@ -51,7 +49,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
-    match claims::condition(observed, &expansion.claims, result, &conflicts) {
+    match claims::condition(observed, &observed.owned_claims(), result, &conflicts) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
@@ -111,10 +109,10 @@ fn selector(mut labels: BTreeMap<String, String>) -> String {
 }
 
 /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
-fn is_available(observed: &Observed, replica: &SetReplica<'_>) -> bool {
+fn is_available(observed: &Observed, replica: &SetReplica) -> bool {
     let clique =
-        |clique: &Clique<'_>| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
-    let group = |group: &ScalingGroup<'_>| observed.active_group(&group.name).is_some_and(group_is_available);
+        |clique: &Clique| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
+    let group = |group: &ScalingGroup| observed.active_group(&group.name).is_some_and(group_is_available);
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
@@ -123,21 +121,21 @@ fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
 }
 
 /// Whether all cliques and groups of the replica report that their pods were created from the current templates.
-fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
-    let clique = |desired: &Clique<'_>| {
+fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica) -> bool {
+    let clique = |desired: &Clique| {
         let active = clique::active(&observed.children, &desired.name);
         active.is_some_and(|clique| clique::is_current(clique, hashes, &desired.template.name))
     };
-    let group = |group: &ScalingGroup<'_>| {
+    let group = |group: &ScalingGroup| {
         observed.active_group(&group.name).is_some_and(|group| outdated::group_is_current(group, hashes))
     };
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }
 
 /// Whether an active clique or group of the replica does not report that its pods have the current template.
-fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica<'_>) -> bool {
-    let clique = |desired: &Clique<'_>| clique::may_be_outdated(&observed.children, hashes, desired);
-    let group = |group: &ScalingGroup<'_>| {
+fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica) -> bool {
+    let clique = |desired: &Clique| clique::may_be_outdated(&observed.children, hashes, desired);
+    let group = |group: &ScalingGroup| {
         observed.active_group(&group.name).is_some_and(|group| !outdated::group_is_current(group, hashes))
     };
     replica.cliques.iter().any(clique) || replica.groups.iter().any(group)

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
+use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
@@ -20,7 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::CHILD_KINDS;
 use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, ClaimInputs, RetainedMinima};
+use crate::children::{AwaitedDomains, ClaimInputs};
 use crate::incarnations::PodGroups;
 use crate::tests::yaml;
 
@@ -61,25 +62,39 @@ spec:
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(observed)
+    super::plan::plan(&expanded(observed))
 }
 
 /// The status after the plan was executed with `result`.
 fn status_of(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
-    super::status::status(observed, &plan(observed), result, now)
+    super::status::status(&expanded(observed), &plan(observed), result, now)
+}
+
+/// The snapshot with the replicas of the set, which a test may have changed.
+fn expanded(observed: &Observed) -> Observed {
+    let (template, mut observed) = (&observed.set.spec.template, observed.clone());
+    if *template != observed.assignment.current.template {
+        observed.assignment = Assignment::of_all(Revision::new(template.clone(), OmittedMinima::default()));
+    }
+    observed.expanded()
 }
 
 /// The snapshot of a set without children.
 fn new(set: &str) -> Observed {
     let set: PodCliqueSet = yaml(set);
+    let with_defaults = default::pod_clique_set(&set);
+    let revision = Revision::new(with_defaults.spec.template.clone(), OmittedMinima::default());
     Observed {
-        set: default::pod_clique_set(&set),
+        set: with_defaults,
         unsupported_fields: unsupported_fields::fields(&set, Scheduler::default(), false),
         default_scheduler: Scheduler::default(),
         orphans_children: false,
         children: ObservedChildren::default(),
-        retained_minima: RetainedMinima::default(),
         adoptable_groups: ByName::new(),
+        members: Vec::new(),
+        assignment: Assignment::of_all(revision),
+        current_scale: CurrentScale::default(),
+        replicas: Vec::new().into(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),
         pending_creates: PendingCreates::default(),

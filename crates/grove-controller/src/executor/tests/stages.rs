@@ -38,7 +38,7 @@ async fn a_quota_rejects_few_of_many_alike_creates() {
 async fn a_retry_sends_two_creates_to_an_exhausted_quota_and_all_creates_to_a_sufficient_one() {
     for (quota, sent) in [(0, 2), (300, 300)] {
         let (executor, log) = executor_with_quota(quota);
-        executor.execute(&object("subject"), &alike(300, SlowStart::for_retry(0, 300))).await;
+        executor.execute(&object("subject"), &alike(300, SlowStart { alternate: Some(1), ..SlowStart::RETRY })).await;
         assert_eq!(log.requests().len(), sent);
     }
 }
@@ -76,7 +76,7 @@ async fn a_quota_blocks_the_failure_domains_of_the_creates_that_were_not_sent() 
     let fits: Vec<_> = (0..10).collect();
     assert_eq!((&first, &later), (&fits, &fits));
     assert!((1..=MAX_IN_FLIGHT_WRITES).contains(&rejected), "{rejected} rejections");
-    let retry = Some(SlowStart::for_retry_after_quota(0, 100));
+    let retry = Some(SlowStart { alternate: Some(1), ..SlowStart::RETRY_AFTER_QUOTA });
     assert_eq!(create_in_domains(retry, quota_of_10).await, (vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9], fits, 5));
     let no_quota = |stage: &str, _: usize| (stage == "first").then(exceeded_quota);
     assert_eq!(create_in_domains(retry, no_quota).await, (vec![], vec![], 2));
@@ -87,7 +87,7 @@ async fn a_policy_blocks_only_the_failure_domains_of_the_rejected_creates() {
     let policy =
         |stage: &str, domain: usize| (stage == "first" && domain < 60).then(|| MockResponse::error(422, "Invalid"));
     let others: Vec<_> = (60..100).collect();
-    for slow_start in [None, Some(SlowStart::for_retry_after_quota(0, 100))] {
+    for slow_start in [None, Some(SlowStart { alternate: Some(1), ..SlowStart::RETRY_AFTER_QUOTA })] {
         assert_eq!(create_in_domains(slow_start, policy).await, (others.clone(), others.clone(), 60));
     }
 }

@@ -71,9 +71,12 @@ fn creates_begin_with_a_batch_and_with_one_pod_after_a_rejection() {
     };
     let all = (5, Some(SlowStart::INITIAL));
     assert_eq!(slow_start("{replicas: 5, gang: []}"), all);
-    assert_eq!(slow_start("{replicas: 5, gang: [], retry: true}"), (5, Some(SlowStart::for_retry(0, 5))));
+    assert_eq!(
+        slow_start("{replicas: 5, gang: [], retry: true}"),
+        (5, Some(SlowStart { alternate: Some(1), ..SlowStart::RETRY }))
+    );
     let one_exists = "{replicas: 5, gang: [a], retry: true, pods: [{i: 0, name: a}]}";
-    assert_eq!(slow_start(one_exists), (4, Some(SlowStart::for_retry(0, 4))));
+    assert_eq!(slow_start(one_exists), (4, Some(SlowStart { alternate: Some(1), ..SlowStart::RETRY })));
 }
 
 #[test]

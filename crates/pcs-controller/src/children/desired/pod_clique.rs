@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grove_api_types::expansion::Clique;
+use grove_api_types::expansion::{Clique, TemplateHashes};
 use grove_api_types::names::ComputeDomainName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
@@ -13,7 +13,6 @@ use kube::{Resource, ResourceExt};
 
 use super::metadata;
 use crate::children::drift::{self, difference};
-use crate::children::{RetainedMinima, TemplateHashes};
 
 /// The permissions on cliques.
 pub(crate) fn rules() -> Vec<PolicyRule> {
@@ -71,15 +70,14 @@ const OF_GROVE: [&str; 6] = [
 /// `spec.replicas` applies only to its creation.
 pub(crate) fn pod_clique<Owner>(
     owner: &Owner,
-    clique: &Clique<'_>,
+    clique: &Clique,
     hashes: &TemplateHashes,
-    minima: &RetainedMinima,
     own: BTreeMap<String, String>,
 ) -> PodClique
 where
     Owner: Resource<DynamicType = ()>,
 {
-    let (name, template) = (clique.name.as_str(), clique.template);
+    let (name, template) = (clique.name.as_str(), &clique.template);
     let mut labels = template.labels.clone();
     labels.extend(own);
     labels.extend(labels::of([(labels::NAME, name), (labels::TEMPLATE_HASH, hashes.pod_template(&template.name))]));
@@ -90,7 +88,11 @@ where
     annotations.insert(labels::GENERATION_HASH.to_owned(), hashes.generation_hash.clone());
     let mut metadata = metadata(owner, name, labels);
     metadata.annotations = Some(annotations);
-    let mut spec = minima.spec(clique);
+    let mut spec = template.spec.clone();
+    spec.min_available = Some(clique.min_available);
+    if let Some(scale) = &mut spec.auto_scaling_config {
+        scale.min_replicas = clique.min_replicas;
+    }
     spec.replicas = clique.replicas;
     spec.starts_after = clique.starts_after.iter().map(ToString::to_string).collect();
     PodClique { metadata, spec, status: None }

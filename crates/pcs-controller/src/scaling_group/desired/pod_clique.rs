@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use grove_api_types::conditions::available;
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_POD_INDEX, PCSG_TEMPLATE_NUM_PODS};
-use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup, represents_set_replica};
+use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::pod_spec::RawPodSpec;
@@ -51,7 +51,7 @@ impl ChildKind for PodCliques {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
                 let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
-                if let Some(waiting) = expansion.awaited_domains.waiting(expansion.set_replica) {
+                if let Some(waiting) = expansion.awaited_domains.waiting(expansion.set_replica.index) {
                     desired.blocked_by(|| waiting)
                 } else if !has_gang {
                     desired.blocked_by(|| gang_not_found(&replica.gang))
@@ -75,22 +75,22 @@ fn gang_not_found(gang: &PodGangName) -> Waiting {
     Waiting::new(available::POD_GANG_NOT_FOUND, format!("PodGang {gang} does not exist"))
 }
 
-fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>, clique: &Clique<'_>) -> PodClique {
-    let GroupExpansion { group, set, set_replica, scaling_group, retained_minima, .. } = expansion;
-    let (set_replica, index) = (set_replica.to_string(), replica.index.to_string());
+fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, clique: &Clique) -> PodClique {
+    let GroupExpansion { group, set, set_replica, scaling_group, .. } = expansion;
+    let (set_index, index) = (set_replica.index.to_string(), replica.index.to_string());
     let own = [
-        (labels::SET_REPLICA, set_replica.as_str()),
+        (labels::SET_REPLICA, set_index.as_str()),
         (labels::SCALING_GROUP, scaling_group.name.as_str()),
         (labels::SCALING_GROUP_REPLICA, index.as_str()),
         (labels::POD_GANG, replica.gang.as_str()),
     ];
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let pod_clique = pod_clique::pod_clique(*group, clique, expansion.template_hashes(), retained_minima, own);
-    let is_first = represents_set_replica(set, clique.template, Some(replica.index));
+    let pod_clique = pod_clique::pod_clique(*group, clique, set_replica.revision.hashes(), own);
+    let is_first = set_replica.revision.represents_set_replica(&clique.template, Some(replica.index));
     let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, Some(replica.first_pod_index(&clique.name)));
-    let of_group = Some((scaling_group.config, replica.index));
-    let claims = CliqueClaims::of_clique(set, expansion.set_replica, of_group, clique.template);
+    let of_group = Some((&*scaling_group.config, replica.index));
+    let claims = CliqueClaims::of_clique(set, set_replica.index, of_group, &clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
@@ -106,9 +106,9 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica<'_>,
 fn pod_specs(expansion: &GroupExpansion<'_>) -> BTreeMap<String, RawPodSpec> {
     let GroupExpansion { set, set_replica, scaling_group, .. } = expansion;
     let variables = variables(scaling_group);
-    let pod_spec = |clique: &Clique<'_>| {
+    let pod_spec = |clique: &Clique| {
         let mut pod_spec = clique.template.spec.pod_spec.clone();
-        let domain = mnnvl::domain_of_clique(set, *set_replica, Some(scaling_group.config), clique.template);
+        let domain = mnnvl::domain_of_clique(set, set_replica.index, Some(&scaling_group.config), &clique.template);
         if let Some(domain) = domain {
             mnnvl::inject_claim(&mut pod_spec, &domain);
         }
@@ -119,7 +119,7 @@ fn pod_specs(expansion: &GroupExpansion<'_>) -> BTreeMap<String, RawPodSpec> {
 }
 
 /// The environment variables of every container of the group. Three of them read the labels of the pod.
-fn variables(group: &ScalingGroup<'_>) -> [Value; 4] {
+fn variables(group: &ScalingGroup) -> [Value; 4] {
     let label = |name: &str, key: &str| {
         let path = format!("metadata.labels['{key}']");
         json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })

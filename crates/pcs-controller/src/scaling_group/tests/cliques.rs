@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::expansion::{Assignment, OmittedMinima, Revision};
 use grove_api_types::ownership::controller_owner_reference;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::plan::{Create, Step, Target};
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,7 +14,6 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{GROUP, change, executed, new, plan, resized, status_of};
-use crate::children::{OmittedMinima, RetainedMinima};
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
 use crate::scaling_group::Context;
@@ -324,7 +324,9 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
     let clique = observed.set.as_mut().and_then(|set| set.spec.template.cliques.get_mut(1)).expect("the template of p");
     (clique.spec.replicas, clique.spec.min_available) = (4, Some(4));
     assert!(plan(&observed).to_string().contains(r#""minAvailable":4"#));
-    observed.retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(GROUPED)));
+    let (template, stored) = (observed.set.as_ref().expect("the set").spec.template.clone(), yaml::<PodCliqueSet>(GROUPED));
+    let revision = Revision::new(template, OmittedMinima::of(&stored.spec.template));
+    let observed = resized(Observed { assignment: Some(Assignment::of_all(revision)), ..observed });
     let text = plan(&observed).to_string();
     assert!(!text.contains("minAvailable"), "{text}");
     let more = resized(Observed { group: new(3).group, active_gangs: new(3).active_gangs, ..observed });
@@ -347,7 +349,10 @@ async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
     let caches = PcsCaches::start(&manager);
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
-    assert_ne!(observe(&ctx, &owned).retained_minima, RetainedMinima::default());
+    let replica = observe(&ctx, &owned).set_replica.expect("the replica of the set");
+    let members: Vec<_> = replica.groups[0].replicas[0].cliques.iter().collect();
+    let member = members.iter().find(|clique| clique.name.as_str() == "m-0-g-0-p").expect("the clique");
+    assert_eq!(member.min_available, 5);
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl ChildKind for Autoscalers {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.autoscalers().into_iter().map(move |configured| {
                 let name = configured.name.to_string();
-                let build = move || autoscaler(expansion, &configured);
+                let build = move || autoscaler(expansion.set, &configured);
                 DesiredChild::new(name, build).in_failure_domain(replica.index)
             })
         })
@@ -115,12 +115,8 @@ pub(crate) struct TargetRef {
 }
 
 /// The desired autoscaler.
-fn autoscaler(expansion: &SetExpansion<'_>, configured: &ConfiguredAutoscaler<'_, '_>) -> SlimAutoscaler {
-    let (set, name) = (expansion.set, configured.name.as_str());
-    let (min_replicas, retains_min_replicas) = match configured.target {
-        AutoscalerTarget::Clique(clique) => (expansion.retained_minima.min_replicas(clique, configured.config), false),
-        AutoscalerTarget::Group(group) => (configured.config.min_replicas, expansion.retained_minima.has_group(group)),
-    };
+fn autoscaler(set: &PodCliqueSet, configured: &ConfiguredAutoscaler<'_>) -> SlimAutoscaler {
+    let name = configured.name.as_str();
     let set_name = PodCliqueSetName::new(set.name_any());
     let labels = desired::labels(&set_name, Component::Autoscaler, [(labels::NAME, name)]);
     let metrics = &configured.config.metrics;
@@ -128,8 +124,8 @@ fn autoscaler(expansion: &SetExpansion<'_>, configured: &ConfiguredAutoscaler<'_
         metadata: desired::metadata(set, name, labels),
         spec: SlimAutoscalerSpec {
             scale_target_ref: target(configured.target),
-            min_replicas,
-            retains_min_replicas,
+            min_replicas: configured.min_replicas,
+            retains_min_replicas: configured.retains_min_replicas,
             max_replicas: configured.config.max_replicas,
             metrics: if metrics.is_empty() { vec![default_metric()] } else { metrics.clone() },
         },

@@ -42,7 +42,7 @@ impl ChildKind for HeadlessServices {
     fn desired<'r, 'a: 'r>(
         expansion: &'r SetExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimService>> {
-        let service = move |replica: &'r SetReplica<'_>| {
+        let service = move |replica: &'r SetReplica| {
             let build = move || headless_service(expansion.set, replica);
             DesiredChild::new(replica.service_name.as_str(), build).in_failure_domain(replica.index)
         };
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for SlimService {
 }
 
 /// The Service of one replica of `set`. It has no ports, because it only publishes DNS names.
-fn headless_service(set: &PodCliqueSet, replica: &SetReplica<'_>) -> SlimService {
+fn headless_service(set: &PodCliqueSet, replica: &SetReplica) -> SlimService {
     let index = replica.index.to_string();
     let name = replica.service_name.as_str();
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];

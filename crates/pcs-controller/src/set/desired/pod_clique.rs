@@ -1,6 +1,6 @@
 //! The `PodClique` of one standalone clique in one replica.
 
-use grove_api_types::expansion::{Clique, SetReplica, represents_set_replica};
+use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
@@ -56,16 +56,16 @@ impl ChildKind for PodCliques {
     }
 }
 
-fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, clique: &Clique<'_>) -> PodClique {
+fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica, clique: &Clique) -> PodClique {
     let (set, index) = (expansion.set, replica.index.to_string());
     let own = [(labels::SET_REPLICA, index.as_str()), (labels::POD_GANG, replica.base_gang.as_str())];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::SetPodClique, own);
-    let pod_clique = pod_clique::pod_clique(set, clique, expansion.template_hashes(), expansion.retained_minima, own);
-    let is_first = represents_set_replica(set, clique.template, None);
+    let pod_clique = pod_clique::pod_clique(set, clique, replica.revision.hashes(), own);
+    let is_first = replica.revision.represents_set_replica(&clique.template, None);
     let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, None);
-    let domain = mnnvl::domain_of_clique(set, replica.index, None, clique.template);
+    let domain = mnnvl::domain_of_clique(set, replica.index, None, &clique.template);
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
-    let claims = CliqueClaims::of_clique(set, replica.index, None, clique.template);
+    let claims = CliqueClaims::of_clique(set, replica.index, None, &clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
     pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities)

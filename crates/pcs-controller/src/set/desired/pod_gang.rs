@@ -16,7 +16,6 @@ use grove_runtime::caches::Delta;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
-use crate::children::RetainedMinima;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_equal_values, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
@@ -125,7 +124,7 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
 
 /// The desired gang of a set, for the scheduler that its template names, otherwise for the default scheduler. It has no pod
 /// references, because pclq-controller writes them.
-fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> PodGang {
+fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) -> PodGang {
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
     let scheduler = Scheduler::of_set(set).unwrap_or(default_scheduler);
     let own = desired::labels(
@@ -133,7 +132,7 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
         Component::PodGang,
         [
             (labels::SCHEDULER_NAME, scheduler.name()),
-            (labels::GENERATION_HASH, expansion.template_hashes().generation_hash.as_str()),
+            (labels::GENERATION_HASH, replica.revision.hashes().generation_hash.as_str()),
         ],
     );
     let mut labels = user_entries(set.metadata.labels.as_ref());
@@ -147,7 +146,7 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
     let spec = PodGangSpec {
-        podgroups: gang.cliques.iter().map(|clique| pod_group(clique, expansion.retained_minima)).collect(),
+        podgroups: gang.cliques.iter().copied().map(pod_group).collect(),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };
@@ -157,31 +156,31 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<
 }
 
 /// The annotation of a base gang with the scale of its replica; `None` if the scale is that of the template.
-fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) -> Option<String> {
+fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) -> Option<String> {
     if *gang.name != replica.base_gang {
         return None;
     }
-    let recorded = RecordedScale::of_replica(replica, &expansion.recorded_scale);
+    let recorded = RecordedScale::of_replica(replica, expansion.recorded_scale);
     recorded.map(|recorded| recorded.encode())
 }
 
 /// The pod groups and the topology constraints of the desired gang.
 pub(crate) fn constrained_spec(
     expansion: &SetExpansion<'_>,
-    replica: &SetReplica<'_>,
-    gang: &Gang<'_, '_>,
+    replica: &SetReplica,
+    gang: &Gang<'_>,
 ) -> PodGangSpec {
-    let podgroups = gang.cliques.iter().map(|clique| pod_group(clique, expansion.retained_minima)).collect();
+    let podgroups = gang.cliques.iter().copied().map(pod_group).collect();
     let mut desired = PodGang::new(gang.name.as_str(), PodGangSpec { podgroups, ..PodGangSpec::default() });
     topology_constraints::set(&mut desired, expansion, replica, gang);
     desired.spec
 }
 
-fn pod_group(clique: &Clique<'_>, minima: &RetainedMinima) -> PodGroup {
+fn pod_group(clique: &Clique) -> PodGroup {
     PodGroup {
         name: clique.name.to_string(),
         pod_references: Vec::new(),
-        min_replicas: minima.min_available(clique),
+        min_replicas: clique.min_available,
         topology_constraint: None,
     }
 }

@@ -61,7 +61,7 @@ impl ChildKind for ScalingGroups {
 }
 
 /// The desired group. `spec.replicas` applies only to its creation.
-fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup<'_>) -> PodCliqueScalingGroup {
+fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup) -> PodCliqueScalingGroup {
     let (name, index) = (group.name.as_str(), set_replica.to_string());
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::ScalingGroup, own);

@@ -1,19 +1,19 @@
 //! The `PodsOutdated` condition: pods that were created from an older template. Grove does not replace them.
 
 use grove_api_types::conditions::{self, pods_outdated};
-use grove_api_types::expansion::SetReplica;
+use grove_api_types::expansion::{SetReplica, TemplateHashes};
 use grove_api_types::text::join_names;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 
-use crate::children::{TemplateHashes, clique};
+use crate::children::clique;
 use crate::set::observed::Observed;
 
 /// The message names this many cliques and groups; it only counts the others.
 const MAX_NAMED: usize = 20;
 
 /// Which cliques and groups have such pods; `None` if none has.
-pub(super) fn message(observed: &Observed, hashes: &TemplateHashes, replicas: &[SetReplica<'_>]) -> Option<String> {
+pub(super) fn message(observed: &Observed, hashes: &TemplateHashes, replicas: &[SetReplica]) -> Option<String> {
     let cliques = replicas.iter().flat_map(|replica| &replica.cliques);
     let cliques = cliques.filter(|desired| clique::is_outdated(&observed.children, hashes, desired));
     let groups = replicas.iter().flat_map(|replica| &replica.groups);

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use grove_api_types::names::PodCliqueName;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::expansion::{Assignment, OmittedMinima, Revision};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use serde_json::{Value, json};
 
 use super::{executed, new, plan, yaml};
-use crate::children::OmittedMinima;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
 use crate::set::Context;
@@ -29,15 +28,18 @@ spec:
     - {name: g, cliqueNames: [p], replicas: 2, minAvailable: 1, scaleConfig: {maxReplicas: 8}}
 ";
 
-/// A clique of the scaling group, created before the template changed.
-#[expect(clippy::unnecessary_wraps, reason = "it is passed as a lookup that may find nothing")]
-fn member(name: &PodCliqueName) -> Option<Arc<PodClique>> {
+/// The cliques of the scaling group, created before the template changed.
+fn members() -> Vec<Arc<PodClique>> {
+    ["m-0-g-0-p", "m-0-g-1-p"].map(member).to_vec()
+}
+
+fn member(name: &str) -> Arc<PodClique> {
     let owner = json!([{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueScalingGroup", "name": "m-0-g",
         "uid": "u-m-0-g", "controller": true }]);
-    let metadata = json!({ "name": name.as_str(), "namespace": "prod", "ownerReferences": owner });
+    let metadata = json!({ "name": name, "namespace": "prod", "ownerReferences": owner });
     let spec = json!({ "roleName": "p", "replicas": 3, "minAvailable": 3, "podSpec": { "containers": [] } });
     let object = json!({ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": metadata, "spec": spec });
-    Some(Arc::new(serde_json::from_value(object).expect("a clique")))
+    Arc::new(serde_json::from_value(object).expect("a clique"))
 }
 
 /// The set with this template, and with the children of the original template.
@@ -46,10 +48,10 @@ fn changed(set: &str) -> Observed {
 }
 
 /// The snapshot with the minima of the existing children, as `observe` takes it.
-fn observed(set: &str, member: impl Fn(&PodCliqueName) -> Option<Arc<PodClique>>) -> Observed {
-    let observed = changed(set);
-    let retained_minima = observed.existing_minima(&OmittedMinima::of(&yaml(set)), member);
-    Observed { retained_minima, ..observed }
+fn observed(set: &str, members: Vec<Arc<PodClique>>) -> Observed {
+    let (observed, stored) = (changed(set), yaml::<PodCliqueSet>(set));
+    let revision = Revision::new(observed.set.spec.template.clone(), OmittedMinima::of(&stored.spec.template));
+    Observed { members, assignment: Assignment::of_all(revision), ..observed }
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minima_of_existing_c
     for (clique, group) in [("replicas: 5", "replicas: 4"), ("replicas: 2", "replicas: 1")] {
         let set =
             SET.replace("replicas: 3", clique).replace("replicas: 2, minAvailable", &format!("{group}, minAvailable"));
-        let text = plan(&observed(&set, member)).to_string();
+        let text = plan(&observed(&set, members())).to_string();
         assert!(text.lines().all(|line| line.contains(r#"{"metadata":{"annotations":{"grove.io/scale":"#)), "{text}");
         let text = plan(&changed(&set)).to_string();
         for kind in
@@ -74,7 +76,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minima_of_existing_c
 #[test]
 fn children_that_do_not_exist_get_the_default_minima_of_the_template() {
     let set = SET.replace("replicas: 3", "replicas: 5");
-    let text = plan(&observed(&set, |_| None)).to_string();
+    let text = plan(&observed(&set, vec![])).to_string();
     assert!(
         text.contains("gangs: patch PodGang m-0 ") && text.contains(r#"{"minReplicas":5,"name":"m-0-g-0-p""#),
         "{text}"
@@ -88,7 +90,7 @@ fn a_minimum_of_the_template_applies_to_existing_children() {
         "replicas: 3, autoScalingConfig: {maxReplicas: 9}",
         "replicas: 3, minAvailable: 2, autoScalingConfig: {minReplicas: 2, maxReplicas: 9}",
     );
-    let text = plan(&observed(&set, member)).to_string();
+    let text = plan(&observed(&set, members())).to_string();
     assert!(
         text.contains(r#"patch PodClique m-0-f {"spec":{"autoScalingConfig":{"minReplicas":2},"minAvailable":2}}"#),
         "{text}"
@@ -99,7 +101,7 @@ fn a_minimum_of_the_template_applies_to_existing_children() {
 #[test]
 fn a_retained_minimum_of_an_autoscaler_does_not_exceed_its_maximum() {
     let set = SET.replace("maxReplicas: 9", "maxReplicas: 2").replace("maxReplicas: 8", "maxReplicas: 1");
-    let text = plan(&observed(&set, member)).to_string();
+    let text = plan(&observed(&set, members())).to_string();
     for (name, bound) in [("m-0-f", 2), ("m-0-g", 1)] {
         let change = format!(
             r#"patch HorizontalPodAutoscaler {name} {{"spec":{{"maxReplicas":{bound},"minReplicas":{bound}}}}}"#
@@ -110,8 +112,12 @@ fn a_retained_minimum_of_an_autoscaler_does_not_exceed_its_maximum() {
 
 #[test]
 fn a_set_with_all_minima_omits_none() {
-    assert!(OmittedMinima::of(&new(SET).set).is_empty(), "the defaults of webhook-server contain all minima");
-    assert!(!OmittedMinima::of(&yaml(SET)).is_empty());
+    let omits_minima = |set: PodCliqueSet| {
+        let omitted = OmittedMinima::of(&set.spec.template);
+        Revision::new(set.spec.template, omitted).omits_minima()
+    };
+    assert!(!omits_minima(new(SET).set), "the defaults of webhook-server contain all minima");
+    assert!(omits_minima(yaml(SET)));
 }
 
 #[tokio::test]
@@ -124,7 +130,6 @@ async fn the_snapshot_of_a_set_contains_the_minima_of_existing_cliques() {
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let observed = observe(&ctx, &yaml(SET));
-    let expansion = observed.expand();
-    let desired = expansion.replicas[0].cliques.iter().find(|clique| clique.name.as_str() == "m-0-f");
-    assert_eq!(observed.retained_minima.min_available(desired.expect("the clique")), 2);
+    let desired = observed.replicas[0].cliques.iter().find(|clique| clique.name.as_str() == "m-0-f");
+    assert_eq!(desired.expect("the clique").min_available, 2);
 }

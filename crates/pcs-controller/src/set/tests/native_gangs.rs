@@ -36,7 +36,7 @@ spec:
 pub(super) fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
     let cliques = observed.children.of_kind::<PodClique>().map(|clique| PodClique::clone(clique));
     let (cliques, now) = (Cache::from_objects(cliques), Timestamp::from_millisecond(milliseconds).expect("a time"));
-    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, observed, now);
+    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, &expanded(observed), now);
     pod_groups.close_with_cliques(&BTreeSet::new());
     incarnations.record(&observed.set, pod_groups.choices());
     Observed { pod_groups, pack_affinities: observed.pack_affinities_of_cliques(), ..observed.clone() }

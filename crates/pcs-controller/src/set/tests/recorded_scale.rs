@@ -8,7 +8,7 @@ use grove_controller::plan::{Patch, PatchBody, Step};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{change, child, executed, new, plan};
+use super::{change, child, executed, expanded, new, plan, status_of};
 use crate::set::observed::Observed;
 use crate::tests::GROUPED;
 
@@ -71,8 +71,8 @@ fn they_return_with_the_replicas_of_a_changed_template() {
         assert_eq!(record(&mut observed), before, "the entries stay");
         observed.children.by_name_mut::<PodClique>().clear();
         observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
-        let expansion = observed.expand();
-        (expansion.replicas[0].cliques[0].replicas, expansion.replicas[0].groups[0].replica_count)
+        let replicas = expanded(&observed).replicas;
+        (replicas[0].cliques[0].replicas, replicas[0].groups[0].replica_count)
     };
     assert_eq!(scale_after_change(scaled()), (3, 5), "the clients chose for the former template");
     assert_eq!(
@@ -103,7 +103,7 @@ fn each_replica_of_the_set_has_a_record() {
         change::<PodGang>(&mut observed, gang, |gang| drop(gang.annotations_mut().insert(SCALE.to_owned(), record)));
     }
     observed.children.by_name_mut::<PodClique>().clear();
-    let replicas = observed.expand().replicas.iter().map(|replica| replica.cliques[0].replicas).collect::<Vec<_>>();
+    let replicas = expanded(&observed).replicas.iter().map(|replica| replica.cliques[0].replicas).collect::<Vec<_>>();
     assert_eq!(replicas, [4, 7]);
 }
 
@@ -139,7 +139,7 @@ fn a_damaged_record_is_ignored() {
         observed.children.by_name_mut::<PodClique>().clear();
         observed.children.by_name_mut::<PodCliqueScalingGroup>().clear();
         assert!(observed.exceeded_limit().is_none());
-        let replica = observed.expand().replicas.remove(0);
+        let replica = &expanded(&observed).replicas[0];
         assert_eq!((replica.cliques[0].replicas, replica.groups[0].replica_count), (2, 3), "{damaged}");
     }
 }
@@ -180,7 +180,7 @@ fn a_set_with_a_record_of_a_later_version_waits_while_a_clique_or_a_group_is_mis
              PodCliqueScalingGroup: annotation grove.io/scale has version 2, and this pcs-controller reads only version 1; upgrade \
              pcs-controller, or remove the annotation, so that the running pcs-controller writes it again\n"
         );
-        let status = crate::set::status::status(&observed, &plan, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+        let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
         let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("Available");
         assert_eq!(available.reason, "UnreadableAnnotation");
     }

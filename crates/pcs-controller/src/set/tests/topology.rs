@@ -121,8 +121,7 @@ pub(super) fn summary(observed: &Observed) -> String {
         }
         lines.push('\n');
     }
-    let status =
-        super::super::status::status(observed, &plan(observed), &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
+    let status = status_of(observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     let condition = status.conditions.iter().find(|condition| condition.type_ == "TopologyLevelsUnavailable");
     lines
         + &condition.map_or_else(
@@ -383,7 +382,7 @@ fn a_live_get_confirms_that_a_topology_does_not_exist() {
     let (set, none) = (set("required", ""), Topologies::of(vec![], vec![]));
     let full = Topologies::of(vec![topology("grove-topology", &FULL)], vec![]);
     let confirmed = |topologies: &Topologies, observed: &Observed, has_scheduled_pods: bool| {
-        observe_with(topologies, observed, has_scheduled_pods).topology_to_confirm()
+        expanded(&observe_with(topologies, observed, has_scheduled_pods)).topology_to_confirm()
     };
     let new = new(&set);
     assert_eq!(confirmed(&none, &new, false).as_deref(), Some("grove-topology"), "the gangs do not exist");

@@ -15,7 +15,7 @@ use crate::set::observed::SetExpansion;
 /// Sets the constraints of a desired gang, and the annotation that names their topology. Without a constraint, the gang has no annotation.
 /// Only the form of the constraints of the set has changed, from `packDomain` to an equal `pack.required` or the reverse, if the live gang has
 /// the same required keys. Then it retains its constraints.
-pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: &SetReplica<'_>, gang: &Gang<'_, '_>) {
+pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) {
     let constraints = match expansion.topologies.of_gang(gang.name.as_str()) {
         GangConstraints::None => return,
         GangConstraints::Live(live) => return retain(live, desired),
@@ -45,12 +45,12 @@ pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: 
 /// One config for each replica of a scaling group in the base gang, if the group has a constraint. A domain that the topology lacks leaves
 /// a config without a constraint.
 fn group_configs(
-    replica: &SetReplica<'_>,
+    replica: &SetReplica,
     translate: impl Fn(Option<&v1alpha1::TopologyConstraint>) -> Option<TopologyConstraint>,
 ) -> Vec<TopologyConstraintGroupConfig> {
     let constrained = replica.groups.iter().filter(|group| group.config.topology_constraint.is_some());
-    let config = |constraint: &Option<v1alpha1::TopologyConstraint>, member: &GroupReplica<'_>| {
-        let name = |clique: &Clique<'_>| clique.name.to_string();
+    let config = |constraint: &Option<v1alpha1::TopologyConstraint>, member: &GroupReplica| {
+        let name = |clique: &Clique| clique.name.to_string();
         TopologyConstraintGroupConfig {
             name: member.topology_group.to_string(),
             pod_group_names: member.cliques.iter().map(name).collect(),
