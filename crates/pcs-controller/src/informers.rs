@@ -15,11 +15,10 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, InformerOptions};
 use kube::{Resource, ResourceExt};
 
-use crate::children::AwaitedDomain;
-use crate::compute_domains::ComputeDomains;
-use crate::incarnations::Incarnations;
-use crate::resource_claims::{ResourceClaims, SETS_BY_CLAIM_TEMPLATE};
-use crate::topologies::{SETS_BY_TOPOLOGY, Topologies};
+use crate::claims::{ClaimCaches, SETS_BY_CLAIM_TEMPLATE};
+use crate::compute_domains::{AwaitedDomain, ComputeDomains};
+use crate::native_gangs::Incarnations;
+use crate::topology::{SETS_BY_TOPOLOGY, Topologies};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
@@ -39,7 +38,7 @@ pub(crate) struct PcsCaches {
     /// The compute domains of sets.
     pub(crate) compute_domains: ComputeDomains,
     /// The claims that pods share, and their templates.
-    pub(crate) resource_claims: ResourceClaims,
+    pub(crate) resource_claims: ClaimCaches,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -67,7 +66,7 @@ impl PcsCaches {
             incarnations,
             topologies: Topologies::start(manager),
             compute_domains: ComputeDomains::start(manager),
-            resource_claims: ResourceClaims::start(manager, &informers),
+            resource_claims: ClaimCaches::start(manager, &informers),
             informers,
         }
     }

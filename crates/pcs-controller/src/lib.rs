@@ -2,7 +2,8 @@
 //! and autoscalers; `PodCliqueScalingGroup` → `ResourceClaim`s and `PodClique`s; and the status of `PodGang`s.
 //!
 //! Each kind has one reconciler: `set`, `scaling_group` and `gang`. Start with the file of a reconciler: it lists what
-//! triggers a reconcile and shows the flow from the snapshot to the status.
+//! triggers a reconcile and shows the flow from the snapshot to the status. What the service knows about a feature is in the folder of
+//! the feature: `claims`, `compute_domains`, `native_gangs` and `topology`.
 
 use futures::future::join3;
 use grove_controller::manager::Manager;
@@ -10,15 +11,15 @@ use grove_controller::reconciler::{self, Context, Reconciler};
 use grove_runtime::runtime::Runtime;
 
 mod children;
+mod claims;
 mod compute_domains;
 mod gang;
-mod incarnations;
 mod informers;
+mod native_gangs;
 pub mod rbac;
-mod resource_claims;
 mod scaling_group;
 mod set;
-mod topologies;
+mod topology;
 
 #[cfg(test)]
 mod tests;

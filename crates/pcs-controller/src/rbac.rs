@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{compute_domains, incarnations, resource_claims, scaling_group, set, topologies};
+use crate::{claims, compute_domains, native_gangs, scaling_group, set, topology};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -40,16 +40,16 @@ pub fn rules() -> Vec<PolicyRule> {
             rules.push(rule);
         }
     }
-    rules.extend(topologies::rules());
+    rules.extend(topology::rules());
     rules.extend(compute_domains::rules());
-    rules.extend(resource_claims::rules());
+    rules.extend(claims::rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }
 
 /// The rules for each scheduler that needs some.
 pub fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
-    incarnations::rules_of_schedulers()
+    native_gangs::rules_of_schedulers()
 }
 
 #[cfg(test)]

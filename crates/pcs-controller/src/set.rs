@@ -27,17 +27,15 @@ use grove_controller::triggers::{Trigger, owners_after_namespace_termination};
 use grove_runtime::caches::Cache;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::incarnations::live_reads;
+use crate::claims::sets_of_deleted_cliques;
 use crate::informers::PcsCaches;
-use crate::resource_claims::sets_of_deleted_cliques;
-use crate::topologies;
+use crate::native_gangs::live_reads;
+use crate::topology;
 
 mod desired;
-mod gang_topologies;
 mod observe;
 mod observed;
 mod plan;
-mod pod_groups;
 mod status;
 
 #[cfg(test)]
@@ -162,7 +160,7 @@ impl Snapshot for Observed {
 /// confirms that the topology does not exist.
 async fn confirm_topology(ctx: &Context, observed: &mut Observed) -> Result<(), ReconcileError> {
     let Some(name) = observed.topology_to_confirm() else { return Ok(()) };
-    match topologies::get_live(&ctx.client(), &name).await {
+    match topology::get_live(&ctx.client(), &name).await {
         Ok(Some(topology)) => {
             observed.topologies.found(&observed.set, topology, observed.children.of_kind::<PodGang>());
         }

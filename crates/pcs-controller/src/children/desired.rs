@@ -2,6 +2,5 @@
 
 mod metadata;
 pub(crate) mod pod_clique;
-pub(crate) mod resource_claim;
 
 pub(crate) use metadata::{labels, metadata};

@@ -22,9 +22,11 @@ use kube::ResourceExt;
 use super::Context;
 use super::observed::{Observed, set_replica};
 use super::recorded_scale;
-use crate::children::{AwaitedDomains, ClaimInputs, pack_affinities, referenced_claims};
-use crate::incarnations::{cliques_of_gang, gang_pending, gang_unreadable, latest};
+use crate::claims::{ClaimInputs, referenced_claims};
+use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
+use crate::native_gangs::{cliques_of_gang, gang_pending, gang_unreadable, latest};
+use crate::topology::pack_affinities;
 
 /// The snapshot of `group`.
 pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed {
@@ -113,7 +115,9 @@ fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>,
 /// active gang, a clique stays as it is.
 fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
     let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
-    let Some(expansion) = observed.expansion().filter(|_| !observed.is_terminating()) else { return Default::default() };
+    let Some(expansion) = observed.expansion().filter(|_| !observed.is_terminating()) else {
+        return Default::default();
+    };
     let (set, namespace) = (expansion.set, observed.group.namespace().unwrap_or_default());
     let applies =
         caches.incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(ctx.config().schedulers.default_profile));

@@ -20,7 +20,8 @@ use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
-use crate::children::{AwaitedDomains, ClaimInputs, OwnedClaims, OwnerName, TemplateKey};
+use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
+use crate::compute_domains::AwaitedDomains;
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -56,6 +57,12 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) claims: OwnedClaims<'a>,
     /// The pod specs of its cliques, by the names of the templates. The replicas share them, because a pod spec may be large.
     pub(crate) pod_specs: OnceCell<BTreeMap<String, RawPodSpec>>,
+}
+
+impl ClaimsOwner for GroupOwner {
+    fn claims<'r, 'a: 'r>(expansion: &'r GroupExpansion<'a>) -> (&'r PodCliqueScalingGroup, &'r OwnedClaims<'a>) {
+        (expansion.group, &expansion.claims)
+    }
 }
 
 /// A group, its set, and the cliques that the group controls, as in the caches.
@@ -142,11 +149,12 @@ impl Observed {
     #[must_use]
     pub(crate) fn expanded(mut self) -> Self {
         let index = set_replica(&self.group).filter(|_| self.exceeded_limit().is_none());
-        let replica = self.set.as_ref().zip(self.assignment.as_ref()).zip(index).and_then(|((set, assignment), index)| {
-            let name = PodCliqueSetName::new(set.name_any());
-            let has_replica = (0..set.spec.replicas).contains(&index);
-            has_replica.then(|| expansion::replica(&name, index, assignment, &self.current_scale))
-        });
+        let replica =
+            self.set.as_ref().zip(self.assignment.as_ref()).zip(index).and_then(|((set, assignment), index)| {
+                let name = PodCliqueSetName::new(set.name_any());
+                let has_replica = (0..set.spec.replicas).contains(&index);
+                has_replica.then(|| expansion::replica(&name, index, assignment, &self.current_scale))
+            });
         self.set_replica = replica.map(Arc::new);
         self
     }

@@ -9,7 +9,8 @@ use grove_controller::plan::{Plan, Waiting};
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use super::recorded_scale;
-use crate::children::{claims_condition, too_large};
+use crate::children::too_large;
+use crate::claims;
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
@@ -38,7 +39,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let plan = CHILD_KINDS.plan(&observed.children, &expansion, filter);
     let plan = plan.stage(recorded_scale::stage(observed, &expansion));
     let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let warning = claims_condition::template_warning(&plan, conditions);
+    let warning = claims::plan::template_warning(&plan, conditions);
     plan.with_warnings(warning)
 }
 

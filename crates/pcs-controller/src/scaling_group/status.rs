@@ -5,6 +5,7 @@ use grove_api_types::expansion::Clique;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::resource_sharing::of_clique;
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::conditions::{
     ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, remove_status_condition,
@@ -20,8 +21,7 @@ use kube::ResourceExt;
 
 use super::observed::{GroupExpansion, Observed};
 use crate::children::{clique, rejections, too_large};
-
-mod claims;
+use crate::claims::status::ClaimsState;
 
 /// How many replicas of a group are in each state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) fn status(
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
-    match expansion.as_ref().and_then(|expansion| claims::condition(observed, expansion, result)) {
+    match expansion.as_ref().and_then(|expansion| claims_condition(observed, expansion, result)) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
@@ -70,7 +70,9 @@ pub(crate) fn status(
         selector: selector(observed),
         conditions,
         current_pod_clique_set_generation_hash: match expansion {
-            Some(expansion) if counts.all_current => Some(expansion.set_replica.revision.hashes().generation_hash.clone()),
+            Some(expansion) if counts.all_current => {
+                Some(expansion.set_replica.revision.hashes().generation_hash.clone())
+            }
             _ => old.current_pod_clique_set_generation_hash,
         },
         update_progress: old.update_progress,
@@ -107,6 +109,23 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     let claims_changed = old.and_then(claims) != claims(new);
     let is_significant = availability_changed || is_complete || old_errors != new.last_errors || claims_changed;
     if is_significant { StatusChange::Significant } else { StatusChange::Minor }
+}
+
+/// The condition about claims; `None` if neither the group nor a clique of it shares claims.
+fn claims_condition(
+    observed: &Observed,
+    expansion: &GroupExpansion<'_>,
+    result: &ExecutionResult,
+) -> Option<ConditionUpdate> {
+    let (Observed { group, children, backed_off, .. }, claims) = (observed, &expansion.claims);
+    let is_member = |name: &String| expansion.scaling_group.config.clique_names.contains(name);
+    let mut members = expansion.set.spec.template.cliques.iter().filter(|clique| is_member(&clique.name));
+    if claims.sources.is_empty() && !members.any(|clique| !of_clique(clique).is_empty()) {
+        return None;
+    }
+    let base_labels = observed.base_labels();
+    let conflicts = &observed.conflicts(&base_labels);
+    Some(ClaimsState { claims, children, result, backed_off, conflicts }.condition(group))
 }
 
 fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> ReplicaCounts {

@@ -17,7 +17,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, ClaimInputs};
+use crate::claims::ClaimInputs;
+use crate::compute_domains::AwaitedDomains;
 use crate::tests::{GROUPED, yaml};
 
 mod claims;

@@ -3,12 +3,12 @@
 use grove_controller::children::ChildKinds;
 
 use super::observed::SetOwner;
+use crate::claims::ResourceClaims;
 
 mod autoscaler;
 mod headless_service;
 mod pod_clique;
 mod pod_gang;
-mod resource_claim;
 mod scaling_group;
 
 /// The kinds of children of a set. Claims and gangs come before their cliques, so that no pod waits for one to be created; cliques and
@@ -19,14 +19,12 @@ mod scaling_group;
 /// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
-    &resource_claim::ResourceClaims,
+    &ResourceClaims::<SetOwner>::ROW,
     &pod_gang::PodGangs,
     &scaling_group::ScalingGroups,
     &pod_clique::PodCliques,
     &autoscaler::Autoscalers,
 ]);
-
-pub(super) use pod_gang::constrained_spec;
 
 #[cfg(test)]
 pub(crate) use autoscaler::SlimAutoscaler;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueScalingGroupName;
 use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::scheduler::Scheduler;
@@ -20,12 +20,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Context;
-use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
-use super::pod_groups::pod_groups;
-use crate::children::{AwaitedDomains, ClaimInputs, by_name, referenced_claims};
-use crate::incarnations::{Incarnations, PodGroups};
+use crate::children::by_name;
+use crate::claims::{ClaimInputs, referenced_claims};
+use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
+use crate::native_gangs::{Incarnations, PodGroups, pod_groups};
+use crate::topology::GangTopologies;
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
@@ -85,7 +86,7 @@ pub(super) fn decide_pod_groups(ctx: &Context, observed: &mut Observed, now: Tim
     }
     let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
     let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, &observed.set);
-    observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, observed, now);
+    observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed.gangs(), now);
 }
 
 /// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered
@@ -144,7 +145,10 @@ fn adoptable_groups(caches: &PcsCaches, observed: &Observed) -> ByName<PodClique
     let (set, name) = (&observed.set, observed.name());
     let configs = &set.spec.template.pod_clique_scaling_groups;
     let names = (0..set.spec.replicas).flat_map(|index| {
-        configs.iter().map(|config| PodCliqueScalingGroupName::of_replica(&name, index, &config.name)).collect::<Vec<_>>()
+        configs
+            .iter()
+            .map(|config| PodCliqueScalingGroupName::of_replica(&name, index, &config.name))
+            .collect::<Vec<_>>()
     });
     let namespace = set.namespace().unwrap_or_default();
     let base_labels = labels::base(&name);

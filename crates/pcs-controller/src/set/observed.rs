@@ -23,9 +23,10 @@ use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
-use super::gang_topologies::GangTopologies;
-use crate::children::{AwaitedDomains, ClaimInputs, OwnedClaims, OwnerName, TemplateKey, pack_affinities};
-use crate::incarnations::PodGroups;
+use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
+use crate::compute_domains::AwaitedDomains;
+use crate::native_gangs::{GangsOfSet, PodGroups};
+use crate::topology::{GangTopologies, pack_affinities};
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -58,6 +59,12 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) awaited_domains: &'a AwaitedDomains,
     /// The claims at the level of the set.
     pub(crate) claims: OwnedClaims<'a>,
+}
+
+impl ClaimsOwner for SetOwner {
+    fn claims<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, &'r OwnedClaims<'a>) {
+        (expansion.set, &expansion.claims)
+    }
 }
 
 /// A set and the children that it controls, as in the caches.
@@ -220,6 +227,12 @@ impl Observed {
             awaited_domains: &self.awaited_domains,
             claims: self.owned_claims(),
         }
+    }
+
+    /// What the `PodGroup`s of its gangs are decided from.
+    pub(crate) fn gangs(&self) -> GangsOfSet<'_> {
+        let Self { set, default_scheduler, children, replicas, topologies, .. } = self;
+        GangsOfSet { set, default_scheduler: *default_scheduler, children, replicas, topologies }
     }
 
     /// The claims at the level of the set.

@@ -8,7 +8,8 @@ use grove_controller::plan::Plan;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::children::{claims_condition, too_large};
+use crate::children::too_large;
+use crate::claims;
 
 /// The delay of the next LIST for a decision about an incarnation after a failed one.
 const DECISION_RETRY: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
         .without_creates_if(observed.is_namespace_terminating);
     let plan = CHILD_KINDS.plan(&observed.children, &observed.expansion(), filter);
     let conditions = observed.set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let warning = claims_condition::template_warning(&plan, conditions);
+    let warning = claims::plan::template_warning(&plan, conditions);
     let plan = plan.with_warnings(warning);
     let has_open_decision =
         observed.pod_groups.need_bound_pods().next().is_some() || observed.pod_groups.needs_cliques();

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica, TemplateHashes};
+use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
+use grove_controller::name_conflict::NameConflicts;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
 use grove_controller::status_counts::as_count;
@@ -16,11 +18,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::Observed;
-use crate::children::{claims_condition, clique, rejections, too_large};
+use crate::children::{clique, rejections, too_large};
+use crate::claims::status::ClaimsState;
+use crate::{claims, topology};
 
-mod claims;
 mod outdated;
-mod topology;
 
 /// The status of the set after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
@@ -49,11 +51,11 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(message) => set_status_condition(&mut conditions, unsupported_fields_condition(observed, message), now),
         None => remove_status_condition(&mut conditions, conditions::UNSUPPORTED_FIELDS),
     }
-    match claims::condition(observed, &observed.owned_claims(), result, &conflicts) {
+    match claims_condition(observed, result, &conflicts) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
-    match topology::condition(observed) {
+    match topology::status::condition(&observed.topologies, observed.is_topology_enabled, &observed.set) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
     }
@@ -75,6 +77,18 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
 }
 
+/// The condition about claims; `None` if no level of the set shares claims.
+fn claims_condition(
+    observed: &Observed,
+    result: &ExecutionResult,
+    conflicts: &NameConflicts<'_, PodCliqueSet>,
+) -> Option<ConditionUpdate> {
+    let Observed { set, children, backed_off, .. } = observed;
+    let claims = &observed.owned_claims();
+    shares_claims(&set.spec.template)
+        .then(|| ClaimsState { claims, children, result, backed_off, conflicts }.condition(set))
+}
+
 /// Why the plan creates nothing, if the namespace is terminating or the annotations of a gang cannot be read, which compute domains are
 /// awaited, or why a claim is not created. The other reasons to wait are name
 /// conflicts. Those that a user has to resolve are among the rejections. The others end by themselves one after the other, and each end
@@ -84,7 +98,7 @@ fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, Stri
     let terminating = first(available::NAMESPACE_TERMINATING);
     let waiting = terminating.or_else(|| first(available::UNREADABLE_ANNOTATION));
     let waiting = waiting.or_else(|| observed.awaited_domains.waiting_of_set());
-    let waiting = waiting.or_else(|| claims_condition::first_waiting(plan).cloned())?;
+    let waiting = waiting.or_else(|| claims::plan::first_waiting(plan).cloned())?;
     Some((waiting.reason, waiting.message))
 }
 

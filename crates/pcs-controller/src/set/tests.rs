@@ -19,11 +19,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
-use super::gang_topologies::GangTopologies;
 use super::observed::Observed;
-use crate::children::{AwaitedDomains, ClaimInputs};
-use crate::incarnations::PodGroups;
+use crate::claims::ClaimInputs;
+use crate::compute_domains::AwaitedDomains;
+use crate::native_gangs::PodGroups;
 use crate::tests::yaml;
+use crate::topology::GangTopologies;
 
 mod annotation_versions;
 mod children;

@@ -13,7 +13,7 @@ const EXCEPTIONS: [(&str, &str); 12] = [
     ("crates/webhook-server/src/template_review", "asks what a user may do"),
     ("crates/grove-runtime/src/caches/reflector", "reads lists and watches as JSON"),
     ("crates/grove-runtime/src/live_list", "reads lists as JSON"),
-    ("crates/pcs-controller/src/incarnations/live_reads", "sends a dry run"),
+    ("crates/pcs-controller/src/native_gangs/live_reads", "sends a dry run"),
     ("crates/grove-runtime/src/clock", "reads the clock"),
     ("crates/grove-process/src/telemetry", "reads the variables of OpenTelemetry"),
     ("crates/grove-test-support/src/fuzz", "reads the flags of fuzz tests from variables"),

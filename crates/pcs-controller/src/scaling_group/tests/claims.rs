@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{change, executed, new, plan, status_of};
-use crate::children::{ReadTemplate, TemplateKey};
+use crate::claims::{ReadTemplate, TemplateKey};
 use crate::scaling_group::observed::Observed;
 use crate::tests::{GROUPED, yaml};
 
@@ -131,7 +131,7 @@ fn a_scale_in_deletes_the_claims_of_the_removed_replica() {
 
 #[test]
 fn missing_templates_are_read_and_reported_with_their_fields() {
-    let mut observed = sharing();
+    let mut observed = super::expanded(&sharing());
     let keys = observed.templates_to_read();
     assert_eq!(keys.keys().map(ToString::to_string).collect::<Vec<_>>(), ["prod/all", "prod/of-d"]);
     observed.claims.templates = keys.into_keys().map(|key| (key, ReadTemplate::NotFound)).collect();

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{GROUP, executed, new, plan};
-use crate::children::{AwaitedDomain, AwaitedDomains, DomainState};
+use crate::compute_domains::{AwaitedDomain, AwaitedDomains, DomainState};
 use crate::scaling_group::observed::Observed;
 use crate::tests::{GROUPED, yaml};
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::super::Context;
 use super::super::observe::observe;
 use super::*;
-use crate::incarnations::gang_pending;
 use crate::informers::PcsCaches;
 use crate::informers::tests::manager_with;
+use crate::native_gangs::gang_pending;
 
 /// The creates and patches with the `PodGroup` of each clique, and the reasons of creates that wait.
 fn text(observed: &Observed) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::events;
-use grove_api_types::expansion::{Clique, Gang, RecordedScale, SetReplica};
+use grove_api_types::expansion::{Gang, RecordedScale, SetReplica};
 use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::pod_group::PodGroupRef;
@@ -19,8 +19,7 @@ use kube::ResourceExt;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_equal_values, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
-
-mod topology_constraints;
+use crate::topology::{pod_groups, set_constraints};
 
 /// The base gang of each replica, and the scaled gangs of its scaling groups.
 pub(crate) struct PodGangs;
@@ -146,12 +145,12 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>)
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &set.spec.template.priority_class_name;
     let spec = PodGangSpec {
-        podgroups: gang.cliques.iter().copied().map(pod_group).collect(),
+        podgroups: pod_groups(gang),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };
     let mut desired = PodGang { metadata, spec, status: None };
-    topology_constraints::set(&mut desired, expansion, replica, gang);
+    set_constraints(&mut desired, expansion.topologies, replica, gang);
     desired
 }
 
@@ -162,27 +161,6 @@ fn recorded_scale(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gan
     }
     let recorded = RecordedScale::of_replica(replica, expansion.recorded_scale);
     recorded.map(|recorded| recorded.encode())
-}
-
-/// The pod groups and the topology constraints of the desired gang.
-pub(crate) fn constrained_spec(
-    expansion: &SetExpansion<'_>,
-    replica: &SetReplica,
-    gang: &Gang<'_>,
-) -> PodGangSpec {
-    let podgroups = gang.cliques.iter().copied().map(pod_group).collect();
-    let mut desired = PodGang::new(gang.name.as_str(), PodGangSpec { podgroups, ..PodGangSpec::default() });
-    topology_constraints::set(&mut desired, expansion, replica, gang);
-    desired.spec
-}
-
-fn pod_group(clique: &Clique) -> PodGroup {
-    PodGroup {
-        name: clique.name.to_string(),
-        pod_references: Vec::new(),
-        min_replicas: clique.min_available,
-        topology_constraint: None,
-    }
 }
 
 /// The labels or annotations of the set that schedulers may read: all except Grove's and kubectl's last applied configuration.

@@ -12,7 +12,7 @@ use super::claims::complete;
 use super::native_gangs::{delete_clique, observe_at, settled};
 use super::packing::{Process, host};
 use super::*;
-use crate::incarnations::Incarnations;
+use crate::native_gangs::Incarnations;
 
 /// Replaces a value in an annotation of all gangs and cliques that have it. Returns how many have it.
 fn replace(observed: &mut Observed, key: &str, change_value: impl Fn(&str) -> String) -> usize {
@@ -80,7 +80,7 @@ fn a_record_of_a_later_version_stays_and_no_clique_is_created() {
         wait: UnreadableAnnotation no PodClique of PodGang m-0 is created: annotation grove.io/pod-group-spec has version 2, and this pcs-controller reads only version 1; upgrade pcs-controller, or remove the annotation, so that the running pcs-controller writes it again
     "#]].assert_eq(&plan(&observed).to_string());
     let result = ExecutionResult::default();
-    let status = super::status_of(&observed, &result, Timestamp::UNIX_EPOCH);
+    let status = status_of(&observed, &result, Timestamp::UNIX_EPOCH);
     let available = status.conditions.iter().find(|condition| condition.type_ == "Available").expect("Available");
     assert_eq!((available.status.as_str(), available.reason.as_str()), ("False", "UnreadableAnnotation"));
     assert!(available.message.contains("annotation grove.io/pod-group-spec has version 2"), "{}", available.message);

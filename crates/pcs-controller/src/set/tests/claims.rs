@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{change, child, executed, new, plan, status_of};
-use crate::children::{ClaimInputs, ReadTemplate, TemplateKey, referenced_claims};
+use crate::claims::{ClaimInputs, ReadTemplate, TemplateKey, referenced_claims};
 use crate::set::observed::Observed;
 
 /// A set with a claim of an internal template per replica, and with one of an external template for all replicas.

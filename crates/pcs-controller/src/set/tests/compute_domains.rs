@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{change, child, executed, new, plan, status_of};
-use crate::children::{AwaitedDomain, AwaitedDomains, DomainState};
+use crate::compute_domains::{AwaitedDomain, AwaitedDomains, DomainState};
 use crate::set::observed::Observed;
 
 /// A set with these annotations: one clique with GPUs, one without, and a scaling group with GPUs.

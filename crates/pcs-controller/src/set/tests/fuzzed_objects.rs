@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::{
 use grove_test_support::check_watched_kind;
 use serde_json::{Value, json};
 
-use crate::incarnations::PodGroup;
+use crate::native_gangs::PodGroup;
 use crate::set::desired::{SlimAutoscaler, SlimService};
 
 fn conditions() -> Value {

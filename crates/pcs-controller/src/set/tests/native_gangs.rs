@@ -12,11 +12,10 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::super::observe::{decide_pod_groups, observe, record_pod_groups};
-use super::super::pod_groups::pod_groups;
 use super::*;
-use crate::incarnations::{BoundPod, BoundPods, Incarnations};
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
+use crate::native_gangs::{BoundPod, BoundPods, Incarnations, pod_groups};
 use crate::set::Context;
 
 const NATIVE: &str = "
@@ -36,7 +35,7 @@ spec:
 pub(super) fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
     let cliques = observed.children.of_kind::<PodClique>().map(|clique| PodClique::clone(clique));
     let (cliques, now) = (Cache::from_objects(cliques), Timestamp::from_millisecond(milliseconds).expect("a time"));
-    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, &expanded(observed), now);
+    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, &expanded(observed).gangs(), now);
     pod_groups.close_with_cliques(&BTreeSet::new());
     incarnations.record(&observed.set, pod_groups.choices());
     Observed { pod_groups, pack_affinities: observed.pack_affinities_of_cliques(), ..observed.clone() }
@@ -243,7 +242,7 @@ async fn the_set_is_decided_again_if_a_clique_changed_in_the_meantime() {
         let cliques = Cache::from_objects([serde_json::from_value::<PodClique>(clique).expect("a clique")]);
         let mut observed = observe(&ctx, &yaml(NATIVE));
         let incarnations = Incarnations::of_served_api();
-        observed.pod_groups = pod_groups(&incarnations, &cliques, |_| true, &observed, Timestamp::UNIX_EPOCH);
+        observed.pod_groups = pod_groups(&incarnations, &cliques, |_| true, &observed.gangs(), Timestamp::UNIX_EPOCH);
         observed.pod_groups.close_with_bound_pods(&all_bound(), Timestamp::UNIX_EPOCH);
         record_pod_groups(&ctx, &observed);
         assert_eq!(requests.next().now_or_never().is_some(), is_requested);

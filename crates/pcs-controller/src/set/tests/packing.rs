@@ -14,8 +14,8 @@ use serde_json::json;
 use super::native_gangs::{all_bound, needs_bound_pods, observe_at};
 use super::topology::{observe_with, topology};
 use super::*;
-use crate::incarnations::Incarnations;
-use crate::topologies::Topologies;
+use crate::native_gangs::Incarnations;
+use crate::topology::Topologies;
 
 const LEVELS: [(&str, &str); 3] = [("block", "b"), ("rack", "r"), ("host", "h")];
 

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::*;
-use crate::topologies::Topologies;
+use crate::topology::Topologies;
 
 /// A set with a constraint at each level, in this form. The group `g` has one replica in the base gang, and one scaled gang.
 pub(super) fn set(form: &str, name: &str) -> String {

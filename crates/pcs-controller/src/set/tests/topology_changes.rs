@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use super::topology::{FULL, applied, check, next, observe_with, set, summary, topology};
 use super::{change, new, plan};
 use crate::set::observed::Observed;
-use crate::topologies::Topologies;
+use crate::topology::Topologies;
 
 fn default_topology() -> Topologies {
     Topologies::of(vec![topology("grove-topology", &FULL)], vec![])

@@ -21,7 +21,7 @@ use grove_runtime::runtime::Runtime;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt};
 
-use crate::children::{ClaimInputs, ReadTemplate, TemplateKey};
+use super::observed::{ClaimInputs, ReadTemplate, TemplateKey};
 
 /// The sets that share claims of a `ResourceClaimTemplate` at their own level or at the level of a scaling group, by its namespace and name.
 pub(crate) const SETS_BY_CLAIM_TEMPLATE: Index<PodCliqueSet> =
@@ -41,13 +41,13 @@ fn template_key(namespace: &str, name: &str) -> String {
 
 /// The claims and the templates of the cluster. A clone shares the caches.
 #[derive(Clone, Debug)]
-pub(crate) struct ResourceClaims {
+pub(crate) struct ClaimCaches {
     claims: Cache<ResourceClaim>,
     templates: Cache<SlimResourceClaimTemplate>,
     pub(crate) access: TemplateAccess,
 }
 
-impl ResourceClaims {
+impl ClaimCaches {
     /// Starts the informers. Sets that share no claims need neither the kinds nor the permissions.
     pub(crate) fn start(runtime: &Runtime, informers: &SharedInformerFactory) -> Self {
         let claims = InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL);

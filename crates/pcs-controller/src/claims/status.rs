@@ -1,26 +1,25 @@
-//! The condition `ResourceClaimsCreated` of sets and of scaling groups, and the warning about templates that do not exist. Pure.
+//! The condition `ResourceClaimsCreated` of sets and of scaling groups. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::{self, resource_claims_created as reasons};
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::events;
 use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::text::join_names;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup};
 use grove_controller::children::ObservedChildren;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, find_status_condition};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflicts;
-use grove_controller::plan::{Plan, Waiting, WarningEvent};
+use grove_controller::plan::Waiting;
 use grove_controller::rejections::rejection_message_of_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource, ResourceExt};
 
-use super::{OwnedClaims, RequiredClaim};
+use super::observed::{OwnedClaims, RequiredClaim};
+use super::plan::{MAX_NAMED, join_messages};
 
-/// A message contains at most this many objects, and counts the others.
-const MAX_NAMED: usize = 5;
 /// The message if only the children of the owner have claims.
 const NO_OWN_CLAIMS: &str =
     "no ResourceClaim belongs to this object itself; the objects that it controls report no problem";
@@ -42,8 +41,6 @@ pub(crate) struct ClaimsState<'s, 'a, Owner> {
     pub(crate) result: &'s ExecutionResult,
     pub(crate) backed_off: &'s BackedOffCreates,
     pub(crate) conflicts: &'s NameConflicts<'s, Owner>,
-    /// The problems of cliques and scaling groups.
-    pub(crate) of_children: Vec<Waiting>,
 }
 
 impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
@@ -51,7 +48,7 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
     pub(crate) fn condition(&self, owner: &Owner) -> ConditionUpdate {
         let is_existing = |claim: &RequiredClaim<'_, '_>| self.live(claim).is_some_and(|live| !is_terminating(live));
         let (count, existing) = (self.claims.required().count(), self.claims.required().filter(is_existing).count());
-        let causes: Vec<Waiting> = self.causes().into_iter().chain(self.of_children.iter().cloned()).collect();
+        let causes: Vec<Waiting> = self.causes().into_iter().chain(self.causes_of_children()).collect();
         let (status, reason, message) = if let Some(first) = causes.first() {
             let details: Vec<_> = causes.iter().map(|cause| cause.message.as_str()).collect();
             let message = format!("{existing} of {count} ResourceClaims exist; {}", details.join("; "));
@@ -70,6 +67,17 @@ impl<Owner: Resource<DynamicType = ()>> ClaimsState<'_, '_, Owner> {
             message,
             observed_generation: owner.meta().generation,
         }
+    }
+
+    /// The problems of the scaling groups and cliques that the owner controls.
+    fn causes_of_children(&self) -> Vec<Waiting> {
+        let groups = self.children.of_kind::<PodCliqueScalingGroup>();
+        let groups = groups.filter_map(|group| Some((&**group, group.status.as_ref()?.conditions.as_slice())));
+        let cliques = self.children.of_kind::<PodClique>();
+        let cliques = cliques.filter_map(|clique| Some((&**clique, clique.status.as_ref()?.conditions.as_slice())));
+        let mut problems = problems_of_children(groups);
+        problems.extend(problems_of_children(cliques));
+        problems
     }
 
     fn live(&self, claim: &RequiredClaim<'_, '_>) -> Option<&ResourceClaim> {
@@ -123,19 +131,13 @@ fn with_reason(reason: &'static str, causes: &[&Waiting]) -> Option<Waiting> {
     (!messages.is_empty()).then(|| Waiting::new(reason, join_messages(&messages)))
 }
 
-fn join_messages(messages: &[&str]) -> String {
-    let (first, rest) = messages.split_at(messages.len().min(MAX_NAMED));
-    let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
-    format!("{}{more}", first.join("; "))
-}
-
 fn named(claims: &[RequiredClaim<'_, '_>], reason: &'static str, text: &str) -> Option<Waiting> {
     let names: Vec<_> = claims.iter().map(|claim| claim.name.as_str()).collect();
     (!names.is_empty()).then(|| Waiting::new(reason, format!("{text}: {}", join_names(&names, MAX_NAMED))))
 }
 
 /// The problems that only a user can solve, from the conditions of the children of one kind. The messages name the first children.
-pub(crate) fn problems_of_children<'c, K>(children: impl Iterator<Item = (&'c K, &'c [Condition])>) -> Vec<Waiting>
+fn problems_of_children<'c, K>(children: impl Iterator<Item = (&'c K, &'c [Condition])>) -> Vec<Waiting>
 where
     K: Resource<DynamicType = ()> + 'c,
 {
@@ -158,28 +160,4 @@ where
         Some(Waiting::new(reason, format!("{first}{more}")))
     };
     by_reason.into_iter().filter_map(problem).collect()
-}
-
-/// The warning about templates that do not exist, unless the condition reports them: then an earlier warning did, too.
-pub(crate) fn template_warning(plan: &Plan, conditions: &[Condition]) -> Option<WarningEvent> {
-    let is_missing = |waiting: &&Waiting| waiting.reason == reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND;
-    let messages: Vec<_> = plan.waiting.iter().filter(is_missing).map(|waiting| waiting.message.as_str()).collect();
-    let condition = find_status_condition(conditions, conditions::RESOURCE_CLAIMS_CREATED);
-    let is_reported = |message: &&str| condition.is_some_and(|condition| condition.message.contains(*message));
-    let named = messages.iter().take(MAX_NAMED);
-    if messages.is_empty() || named.clone().all(is_reported) {
-        return None;
-    }
-    Some(WarningEvent { reason: events::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND, note: join_messages(&messages) })
-}
-
-/// The first reason why a claim cannot be created, for the condition `Available`.
-pub(crate) fn first_waiting(plan: &Plan) -> Option<&Waiting> {
-    let of_claims = [
-        reasons::RESOURCE_CLAIMS_NOT_SERVED,
-        reasons::RESOURCE_CLAIMS_FORBIDDEN,
-        reasons::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND,
-        reasons::RESOURCE_CLAIMS_PENDING,
-    ];
-    plan.waiting.iter().find(|waiting| of_claims.contains(&waiting.reason))
 }

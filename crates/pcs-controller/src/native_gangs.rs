@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 
 mod decision;
 mod gang_pods;
+mod gangs_of_set;
 pub(crate) mod live_reads;
 mod pod_group;
 mod pod_groups;
@@ -36,11 +37,12 @@ mod pod_groups;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::decision::{GangCliques, GangState, latest};
-pub(crate) use self::gang_pods::GangPods;
-use self::gang_pods::scheduled;
+use self::decision::GangCliques;
+pub(crate) use self::decision::latest;
 #[cfg(test)]
 pub(crate) use self::gang_pods::{BoundPod, BoundPods};
+use self::gang_pods::{GangPods, scheduled};
+pub(crate) use self::gangs_of_set::{GangsOfSet, pod_groups};
 pub(crate) use self::pod_group::PodGroup;
 pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 

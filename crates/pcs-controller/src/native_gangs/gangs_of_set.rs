@@ -11,40 +11,52 @@ use grove_api_types::pack_affinity::{GangPacking, digest};
 use grove_api_types::pod_group::{PackRecord, PodGroupRef, PodGroupSpec, name_in_annotation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
+use grove_controller::children::ObservedChildren;
 use grove_runtime::caches::Cache;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::desired::constrained_spec;
-use super::gang_topologies::GangConstraints;
-use super::observed::{Observed, SetExpansion};
-use crate::incarnations::{GangPods, GangState, Incarnations, PodGroups, cliques_of_gang};
+use super::decision::GangState;
+use super::gang_pods::GangPods;
+use super::{Incarnations, PodGroups, cliques_of_gang};
+use crate::topology::{GangConstraints, GangTopologies, constrained_spec};
+
+/// A set, its children and its replicas.
+pub(crate) struct GangsOfSet<'a> {
+    /// The set, with Grove's defaults applied.
+    pub(crate) set: &'a PodCliqueSet,
+    /// The scheduler of its pods if its template names none.
+    pub(crate) default_scheduler: Scheduler,
+    pub(crate) children: &'a ObservedChildren,
+    pub(crate) replicas: &'a [SetReplica],
+    /// The topologies of its gangs.
+    pub(crate) topologies: &'a GangTopologies,
+}
 
 /// The `PodGroup`s of the gangs of the set. The cliques of a gang that has none and gets none are not read.
-pub(super) fn pod_groups(
+pub(crate) fn pod_groups(
     incarnations: &Incarnations,
     cliques: &Cache<PodClique>,
     belongs_to_set: impl Fn(&PodClique) -> bool,
-    observed: &Observed,
+    gangs_of_set: &GangsOfSet<'_>,
     now: Timestamp,
 ) -> PodGroups {
-    let set = &observed.set;
-    let applies = incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(observed.default_scheduler));
+    let GangsOfSet { set, children, topologies, .. } = *gangs_of_set;
+    let applies = incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(gangs_of_set.default_scheduler));
     let mut pod_groups = PodGroups::default();
     let (namespace, mut choices) = (set.namespace().unwrap_or_default(), incarnations.choices(set));
-    let expansion = observed.expansion();
-    let gangs =
-        expansion.replicas.iter().flat_map(|replica| replica.gangs().into_iter().map(move |gang| (replica, gang)));
+    let replicas = gangs_of_set.replicas.iter();
+    let gangs = replicas.flat_map(|replica| replica.gangs().into_iter().map(move |gang| (replica, gang)));
     for (replica, gang) in gangs {
         let name = gang.name.as_str();
-        let live = observed.children.get::<PodGang>(name).filter(|live| !is_terminating(&***live));
+        let live = children.get::<PodGang>(name).filter(|live| !is_terminating(&***live));
         // The cliques of a gang that does not exist show whether their pods have a PodGroup.
         if !applies && live.is_some_and(|live| !live.annotations().contains_key(labels::POD_GROUP)) {
             continue;
         }
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
-        let (packing, relies_on_key) = if applies { packing(&expansion, replica, &gang) } else { (None, false) };
+        let (packing, relies_on_key) = if applies { packing(topologies, replica, &gang) } else { (None, false) };
         let pods = pods(&gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
@@ -52,7 +64,7 @@ pub(super) fn pod_groups(
             live,
             unreadable,
             cliques: cliques_of_gang(cliques, (&namespace, name), names, &belongs_to_set),
-            wanted: applies.then(|| PodGroupSpec { packing, ..spec(&expansion, &gang, &pods) }),
+            wanted: applies.then(|| PodGroupSpec { packing, ..spec(replica, &gang, &pods) }),
             pods,
             relies_on_key,
             choice: choices.remove(name).unwrap_or_default(),
@@ -75,11 +87,7 @@ fn recorded(gang: &PodGang) -> (Option<PodGroupRef>, Option<UnreadableAnnotation
 }
 
 /// The pods of the cliques of the gang.
-fn pods(
-    gang: &Gang<'_>,
-    live: Option<&PodGang>,
-    cached: impl Fn(&str) -> Option<Arc<PodClique>>,
-) -> GangPods {
+fn pods(gang: &Gang<'_>, live: Option<&PodGang>, cached: impl Fn(&str) -> Option<Arc<PodClique>>) -> GangPods {
     let mut pods = GangPods::of_gang(live);
     for clique in &gang.cliques {
         let name = clique.name.as_str();
@@ -89,8 +97,8 @@ fn pods(
 }
 
 /// The fields of the `PodGroup`. The priority of the gang is that of the set; otherwise that of its pods, if all have the same one.
-fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_>, pods: &GangPods) -> PodGroupSpec {
-    let of_set = &expansion.set.spec.template.priority_class_name;
+fn spec(replica: &SetReplica, gang: &Gang<'_>, pods: &GangPods) -> PodGroupSpec {
+    let of_set = &replica.revision.template.priority_class_name;
     let mut of_pods = gang.cliques.iter().map(|clique| clique.template.spec.pod_spec.string("priorityClassName"));
     let of_first = of_pods.next().flatten().filter(|first| of_pods.all(|other| other.as_ref() == Some(first)));
     let priority = Some(of_set.clone()).filter(|name| !name.is_empty()).or(of_first);
@@ -103,14 +111,14 @@ fn spec(expansion: &SetExpansion<'_>, gang: &Gang<'_>, pods: &GangPods) -> PodGr
 }
 
 /// How the gang is packed, and whether the affinity of its pods relies on the key.
-fn packing(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) -> (Option<PackRecord>, bool) {
-    let constraints = expansion.topologies.of_gang(gang.name.as_str());
+fn packing(topologies: &GangTopologies, replica: &SetReplica, gang: &Gang<'_>) -> (Option<PackRecord>, bool) {
+    let constraints = topologies.of_gang(gang.name.as_str());
     if matches!(constraints, GangConstraints::None) {
         return (None, false);
     }
     let depth =
         |key: &str| if let GangConstraints::Of(constraints) = constraints { constraints.depth(key) } else { None };
-    let spec = constrained_spec(expansion, replica, gang);
+    let spec = constrained_spec(topologies, replica, gang);
     let packing = GangPacking::of(&spec);
     let key = packing.key(depth).map(str::to_owned);
     (digest(&spec).map(|constraints| PackRecord { key, constraints }), packing.relies_on_key())

@@ -6,18 +6,18 @@ use grove_api_types::conditions::topology_levels_unavailable::{
     TOPOLOGY_AWARE_SCHEDULING_DISABLED, TOPOLOGY_NAME_MISSING,
 };
 use grove_api_types::text::join_names;
+use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate};
 
-use crate::set::gang_topologies::SetTopology;
-use crate::set::observed::Observed;
+use super::observed::{GangTopologies, SetTopology};
 
 /// A message contains at most this many gangs, and counts the others.
 const MAX_NAMED: usize = 10;
 
 /// The condition; `None` if the configuration disables topology-aware scheduling and the set has no constraints.
-pub(super) fn condition(observed: &Observed) -> Option<ConditionUpdate> {
-    let (status, reason, message) = match observed.topologies.of_set() {
-        SetTopology::Unconstrained if !observed.is_topology_enabled => return None,
+pub(crate) fn condition(topologies: &GangTopologies, is_enabled: bool, set: &PodCliqueSet) -> Option<ConditionUpdate> {
+    let (status, reason, message) = match topologies.of_set() {
+        SetTopology::Unconstrained if !is_enabled => return None,
         SetTopology::Unconstrained => {
             let message = "the set has no topology constraints".to_owned();
             (ConditionStatus::False, ALL_CLUSTER_TOPOLOGY_LEVELS_AVAILABLE, message)
@@ -55,7 +55,7 @@ pub(super) fn condition(observed: &Observed) -> Option<ConditionUpdate> {
         }
     };
     let retained: Vec<String> =
-        observed.topologies.retained().map(|(gang, topology)| format!("{gang} (topology {topology})")).collect();
+        topologies.retained().map(|(gang, topology)| format!("{gang} (topology {topology})")).collect();
     let message = if retained.is_empty() {
         message
     } else {
@@ -67,6 +67,6 @@ pub(super) fn condition(observed: &Observed) -> Option<ConditionUpdate> {
         status,
         reason: reason.to_owned(),
         message,
-        observed_generation: observed.set.metadata.generation,
+        observed_generation: set.metadata.generation,
     })
 }

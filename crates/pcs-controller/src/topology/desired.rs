@@ -5,25 +5,50 @@ use std::collections::BTreeMap;
 use grove_api_types::expansion::{Clique, Gang, GroupReplica, SetReplica};
 use grove_api_types::labels::TOPOLOGY_NAME;
 use grove_api_types::pack_constraints::has_equal_required_keys;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGangSpec, TopologyConstraint, TopologyConstraintGroupConfig};
+use grove_api_types::scheduler_v1alpha1::{
+    PodGang, PodGangSpec, PodGroup, TopologyConstraint, TopologyConstraintGroupConfig,
+};
 use grove_api_types::v1alpha1;
 use kube::ResourceExt;
 
-use crate::set::gang_topologies::GangConstraints;
-use crate::set::observed::SetExpansion;
+use super::observed::{GangConstraints, GangTopologies};
+
+/// The pod groups and the constraints of the desired gang.
+pub(crate) fn constrained_spec(topologies: &GangTopologies, replica: &SetReplica, gang: &Gang<'_>) -> PodGangSpec {
+    let podgroups = pod_groups(gang);
+    let mut desired = PodGang::new(gang.name.as_str(), PodGangSpec { podgroups, ..PodGangSpec::default() });
+    set_constraints(&mut desired, topologies, replica, gang);
+    desired.spec
+}
+
+/// The pod groups of the desired gang, without constraints and pod references.
+pub(crate) fn pod_groups(gang: &Gang<'_>) -> Vec<PodGroup> {
+    let pod_group = |clique: &&Clique| PodGroup {
+        name: clique.name.to_string(),
+        pod_references: Vec::new(),
+        min_replicas: clique.min_available,
+        topology_constraint: None,
+    };
+    gang.cliques.iter().map(pod_group).collect()
+}
 
 /// Sets the constraints of a desired gang, and the annotation that names their topology. Without a constraint, the gang has no annotation.
 /// Only the form of the constraints of the set has changed, from `packDomain` to an equal `pack.required` or the reverse, if the live gang has
 /// the same required keys. Then it retains its constraints.
-pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) {
-    let constraints = match expansion.topologies.of_gang(gang.name.as_str()) {
+pub(crate) fn set_constraints(
+    desired: &mut PodGang,
+    topologies: &GangTopologies,
+    replica: &SetReplica,
+    gang: &Gang<'_>,
+) {
+    let constraints = match topologies.of_gang(gang.name.as_str()) {
         GangConstraints::None => return,
         GangConstraints::Live(live) => return retain(live, desired),
         GangConstraints::Untranslated => None,
         GangConstraints::Of(constraints) => Some(constraints),
     };
     let translate = |constraint: Option<&v1alpha1::TopologyConstraint>| constraints?.translate(constraint);
-    let of_set = expansion.set.spec.template.topology_constraint.as_ref();
+    let of_set = replica.revision.template.topology_constraint.as_ref();
     // A scaled gang is a replica of its group.
     let of_group = gang.group.and_then(|group| group.config.topology_constraint.as_ref());
     desired.spec.topology_constraint = translate(of_group.or(of_set));
@@ -36,7 +61,7 @@ pub(super) fn set(desired: &mut PodGang, expansion: &SetExpansion<'_>, replica: 
     if let Some(constraints) = constraints.filter(|_| is_constrained(&desired.spec)) {
         annotate(desired, constraints.topology_name());
     }
-    let of_other_form = expansion.topologies.of_other_form(gang.name.as_str());
+    let of_other_form = topologies.of_other_form(gang.name.as_str());
     if let Some(live) = of_other_form.filter(|live| has_equal_required_keys(&live.spec, &desired.spec)) {
         retain(live, desired);
     }

@@ -125,7 +125,7 @@ mod with_caches {
     use kube::ResourceExt;
 
     use super::*;
-    use crate::incarnations::cliques_of_gang;
+    use crate::native_gangs::cliques_of_gang;
 
     const SET: &str = "
 apiVersion: grove.io/v1alpha1

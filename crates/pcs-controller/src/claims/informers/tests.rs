@@ -76,7 +76,7 @@ fn the_deletion_of_a_clique_of_a_group_with_claims_triggers_its_set() {
 #[test]
 fn a_cache_that_is_complete_makes_claims_available() {
     let access = TemplateAccess::new(Some(Cache::from_objects([])));
-    let claims = ResourceClaims { claims: Cache::from_objects([]), templates: Cache::from_objects([]), access };
+    let claims = ClaimCaches { claims: Cache::from_objects([]), templates: Cache::from_objects([]), access };
     let inputs = claims.inputs(&[], BTreeSet::new());
     assert_eq!((inputs.unavailable, inputs.unavailable_templates), (None, None));
 }
