@@ -4,20 +4,16 @@
 //!
 //! A rejection concerns a kind or one object:
 //! - a quota rejects further objects of the kind, too. Until the backoff ends, nothing of this kind is created for the owner. The retry
-//!   uses slow start, and is earlier when an object of the namespace is deleted, since that may release quota. The controllers do not
-//!   watch `ResourceQuota`s, so only the next retry notices a larger quota. If many owners of a namespace wait, their retries have a common
-//!   rate (`create_backoff/entries.rs`);
+//!   begins with one create and ends at a rejection. It is earlier when an object of the namespace is deleted, since that may release quota.
+//!   The controllers do not watch `ResourceQuota`s, so only the next retry notices a larger quota;
 //! - a policy, a webhook, a validation or a missing permission (403) rejects one child of a set or a group. Later creates of its replica
 //!   (failure domain) wait. All other children are created. After many such rejections of a kind, nothing of it is created until the
 //!   backoff ends, so that memory and the number of rejections have a bound;
-//! - if children are alike, as the pods of a clique are, every rejection except a name conflict concerns all of them. The retries try
-//!   each pod in turn (`clique/plan/creates.rs` of pclq-controller).
+//! - if children are alike, as the pods of a clique are, every rejection except a name conflict concerns all of them.
 //!
 //! A reconcile with a rejected create also fails, so the rate limiter of the controller enqueues the owner again. The backoff
 //! decides whether that reconcile sends the create. For sets and groups, `children/step_filter.rs` omits it. `rejections.rs` has the
 //! message of the condition. Until the backoff ends, the plan omits the create and requeues the owner.
-
-mod entries;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,23 +23,22 @@ use std::{
 };
 
 use grove_api_types::error_codes;
-use grove_runtime::{api_error::ApiError, caches::Delta};
+use grove_runtime::{api_error::ApiError, backoff::Backoff, caches::Delta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt, runtime::reflector::ObjectRef};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::entries::{BackedOffKind, Entries, KindKey, OwnerVersion, RejectedCreates, Rejections};
 use crate::{
     executor::ExecutionResult,
     group_kind::group_kind,
-    plan::{Plan, SlowStart, Step, Target},
+    plan::{Plan, SlowStart, Target},
 };
 
-/// After this many rejections of objects of one kind, nothing of the kind is created for their owner until the backoff ends. Its retry
-/// has at most as many creates. That is half of a plan, so that other kinds are created, too.
-pub(crate) const MAX_REJECTIONS: usize = 2048;
+/// After this many rejections of objects of one kind, nothing of the kind is created for their owner until the backoff ends.
+const MAX_REJECTIONS: usize = 2048;
 /// The same for the bytes of the manifests and of the messages.
-pub(crate) const MAX_REJECTED_BYTES: usize = 2 << 20;
+const MAX_REJECTED_BYTES: usize = 2 << 20;
 
 /// The deletion of one object ends the backoff of at most this many owners of its namespace. The released quota suffices for about
 /// one object, and the creates of all other owners would be rejected again.
@@ -62,21 +57,16 @@ pub struct BackedOffCreates {
     pub blocked_kinds: BTreeSet<String>,
     /// The time until the next retry; absent if nothing waits.
     pub retry_after: Option<Duration>,
-    /// The kinds that this reconcile retries after a rejection that concerned the kind, with the number of earlier attempts.
-    pub retried_kinds: BTreeMap<String, usize>,
-    /// The kinds of the single objects that this reconcile retries, with the number of rejections of the earlier attempts.
-    pub retried_objects: BTreeMap<String, usize>,
+    /// The kinds that this reconcile retries after nothing of them was created.
+    pub retried_kinds: BTreeSet<String>,
 }
 
 impl BackedOffCreates {
-    /// How to begin the creates of `missing` children if all of them are alike. `None` during the backoff, because the API server
-    /// would reject them for the same reason.
-    pub fn slow_start(&self, missing: usize) -> Option<SlowStart> {
-        match (self.children.is_empty(), self.retried_kinds.values().next()) {
-            (false, _) => None,
-            (true, Some(retries)) => Some(SlowStart::for_retry(*retries, missing)),
-            (true, None) => Some(SlowStart::INITIAL),
-        }
+    /// How to begin the creates of children if all of them are alike. `None` during the backoff, because the API server would reject them
+    /// for the same reason.
+    pub fn slow_start(&self) -> Option<SlowStart> {
+        let is_retry = !self.retried_kinds.is_empty();
+        self.children.is_empty().then_some(if is_retry { SlowStart::RETRY } else { SlowStart::INITIAL })
     }
 
     /// The verb, the object and the error of each failed write: the creates that wait for their retry and those that failed in this
@@ -111,54 +101,92 @@ impl BackedOffCreates {
     pub fn requeue(&self, plan: Plan) -> Plan {
         self.retry_after.into_iter().fold(plan, Plan::requeue_after)
     }
+}
 
-    /// The retries of the executed plan, without those of kinds of which it sent no create although objects are missing: the budget of
-    /// the plan was used up, or their failure domains are blocked. They prove nothing, so their backoff continues.
-    #[must_use]
-    pub fn attempted(&self, plan: &Plan, result: &ExecutionResult) -> Self {
-        let blocked_kinds = self.blocked_kinds.clone();
-        if self.retried_kinds.is_empty() && self.retried_objects.is_empty() {
-            return Self { blocked_kinds, ..Self::default() };
-        }
-        let planned = plan.steps().filter(|step| matches!(step, Step::Create(_)));
-        let planned = planned.map(|step| group_kind(&step.target().resource));
-        let missing: BTreeSet<_> = planned.chain(plan.omitted_kinds.iter().cloned()).collect();
-        let creates = result.steps.iter().filter(|step| step.verb == "create");
-        let sent: BTreeSet<_> = creates.map(|step| group_kind(&step.target.resource)).collect();
-        let retain = |retried: &BTreeMap<String, usize>| {
-            let is_attempted = |kind: &str| sent.contains(kind) || !missing.contains(kind);
-            let attempted = retried.iter().filter(|(kind, _)| is_attempted(kind.as_str()));
-            attempted.map(|(kind, count)| (kind.clone(), *count)).collect::<BTreeMap<_, _>>()
-        };
-        let (retried_kinds, retried_objects) = (retain(&self.retried_kinds), retain(&self.retried_objects));
-        Self { blocked_kinds, retried_kinds, retried_objects, ..Self::default() }
+/// The rejected creates of one kind.
+#[derive(Debug, Default)]
+struct RejectedKind {
+    children: Vec<RejectedCreate>,
+    /// The bytes of their manifests and of the messages of the API server.
+    bytes: usize,
+    /// Whether a rejection concerns all objects of the kind.
+    concerns_kind: bool,
+}
+
+impl RejectedKind {
+    fn append(&mut self, later: Self) {
+        self.bytes = self.bytes.saturating_add(later.bytes);
+        self.children.extend(later.children);
+        self.concerns_kind |= later.concerns_kind;
     }
 
-    /// Adds the rejected creates of one kind, which wait or are due.
-    fn add(&mut self, key: &KindKey, backed_off: &BackedOffKind, wait: Duration) {
-        let KindKey { kind, concerns_kind } = key.clone();
-        if wait.is_zero() && concerns_kind {
-            self.retried_kinds.insert(kind, backed_off.attempts);
-        } else if wait.is_zero() {
-            self.retried_objects.insert(kind, backed_off.rejections);
-        } else {
-            self.children.extend(backed_off.rejected.children.iter().cloned());
-            self.retry_after = Some(self.retry_after.map_or(wait, |earlier| earlier.min(wait)));
-            self.blocked_kinds.extend(Some(kind).filter(|_| concerns_kind || backed_off.rejected.is_full()));
-        }
+    /// Whether nothing of the kind is created until the backoff ends.
+    fn is_blocked(&self) -> bool {
+        self.concerns_kind || self.children.len() >= MAX_REJECTIONS || self.bytes >= MAX_REJECTED_BYTES
+    }
+}
+
+/// The parts of an owner that alike children are created from: they copy its labels and annotations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnerVersion {
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl OwnerVersion {
+    fn of(owner: &impl Resource) -> Self {
+        let ObjectMeta { generation, labels, annotations, .. } = owner.meta().clone();
+        Self { generation, labels, annotations }
+    }
+}
+
+/// The rejected creates of one owner, and their backoff.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    /// The owner at the time of the rejection, as far as its children depend on it.
+    owner_version: OwnerVersion,
+    by_kind: BTreeMap<String, RejectedKind>,
+    backoff: Backoff,
+    /// The time of the last attempt.
+    began: Instant,
+    due: Instant,
+}
+
+impl Entry {
+    fn of(owner: &impl Resource) -> Self {
+        let (now, owner_version) = (Instant::now(), OwnerVersion::of(owner));
+        let (by_kind, backoff) = (BTreeMap::new(), Backoff::for_objects());
+        Self { name: owner.name_any(), owner_version, by_kind, backoff, began: now, due: now }
     }
 
-    fn is_retry(&self, key: &KindKey) -> bool {
-        let retried = if key.concerns_kind { &self.retried_kinds } else { &self.retried_objects };
-        retried.contains_key(&key.kind)
+    /// Begins the backoff after an attempt.
+    fn begin(&mut self, owner: &impl Resource, rejected: BTreeMap<String, RejectedKind>) {
+        self.began = Instant::now();
+        self.due = self.began + self.backoff.next_delay();
+        self.owner_version = OwnerVersion::of(owner);
+        self.by_kind = rejected;
     }
+
+    /// Whether a deletion may end the backoff.
+    fn awaits_quota(&self, now: Instant) -> bool {
+        self.due > now && self.by_kind.values().any(|rejected| rejected.concerns_kind)
+    }
+}
+
+/// The namespace and the UID of an owner.
+type OwnerKey = (String, String);
+
+fn key_of(owner: &impl Resource) -> OwnerKey {
+    (owner.namespace().unwrap_or_default(), owner.uid().unwrap_or_default())
 }
 
 /// The rejected creates of all owners of kind `K`. A clone shares its entries. An entry is removed when a retry succeeds, or
 /// when the owner is deleted.
 #[derive(Debug)]
 pub struct CreateBackoff<K> {
-    entries: Arc<Mutex<Entries>>,
+    entries: Arc<Mutex<BTreeMap<OwnerKey, Entry>>>,
     children_are_alike: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -190,66 +218,57 @@ impl<K> CreateBackoff<K> {
 impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
     /// The rejected creates of `owner`.
     pub fn active(&self, owner: &K) -> BackedOffCreates {
-        let (entries, now, mut active) = (self.entries.lock(), Instant::now(), BackedOffCreates::default());
-        let Some(entry) = entries.get(&owner.uid().unwrap_or_default()) else { return active };
+        let (entries, mut active) = (self.entries.lock(), BackedOffCreates::default());
+        let Some(entry) = entries.get(&key_of(owner)) else { return active };
+        let blocked = entry.by_kind.iter().filter(|(_, rejected)| rejected.is_blocked());
+        let blocked = blocked.map(|(kind, _)| kind.clone()).collect();
         let has_changed = self.children_are_alike && entry.owner_version != OwnerVersion::of(owner);
-        let wait = |backed_off: &BackedOffKind| {
-            if has_changed { Duration::ZERO } else { backed_off.due.saturating_duration_since(now) }
-        };
-        for (key, backed_off) in &entry.by_kind {
-            let quota = KindKey { concerns_kind: true, ..key.clone() };
-            let is_quota_due = || entry.by_kind.get(&quota).is_some_and(|quota| wait(quota).is_zero());
-            if !key.concerns_kind && wait(backed_off).is_zero() && is_quota_due() {
-                // The retry after the quota is small, so it does not retry all of the other rejected objects of the kind.
-                active.children.extend(backed_off.rejected.children.iter().cloned());
-            } else {
-                active.add(key, backed_off, wait(backed_off));
-            }
+        let wait = entry.due.saturating_duration_since(Instant::now());
+        if wait.is_zero() || has_changed {
+            active.retried_kinds = blocked;
+        } else {
+            active.children = entry.by_kind.values().flat_map(|rejected| rejected.children.iter().cloned()).collect();
+            (active.blocked_kinds, active.retry_after) = (blocked, Some(wait));
         }
         active
     }
 
-    /// Records the rejected creates of a plan that was computed from `active`. Ends the backoff of each kind that it retried without a
-    /// failed create, and that after a quota if the retry created an object and no quota rejected one.
+    /// Records the rejected creates of a plan that was computed from `active`. The rejections of a plan during the backoff share the retry of
+    /// the earlier ones. An attempt without a rejection ends the backoff.
     pub fn record(&self, owner: &K, active: &BackedOffCreates, result: &ExecutionResult) {
-        let (rejected, uid) = (self.rejected(result), owner.uid().unwrap_or_default());
-        let creates = result.steps.iter().filter(|step| step.verb == "create");
-        let (successes, failures): (Vec<_>, Vec<_>) = creates.partition(|step| step.result.is_ok());
-        let [created_kinds, failed_kinds] = [successes, failures]
-            .map(|steps| steps.into_iter().map(|step| group_kind(&step.target.resource)).collect::<BTreeSet<_>>());
+        let (rejected, key) = (self.rejected(result), key_of(owner));
         let mut entries = self.entries.lock();
-        // A plan that a failure of the API server ended proves nothing, nor does one without creates of the kind because of a quota.
-        let has_answers = result.failures().all(ApiError::is_object_specific);
-        let has_failed = |kind: &str| failed_kinds.contains(kind) || active.blocked_kinds.contains(kind);
-        entries.end(&uid, |key| {
-            let is_ended = if key.concerns_kind && created_kinds.contains(&key.kind) {
-                // The failures of other kinds and of single objects do not concern the quota. The next plan ends at its first rejection.
-                !rejected.contains_key(key)
-            } else {
-                has_answers && !has_failed(&key.kind)
-            };
-            active.is_retry(key) && is_ended
-        });
-        if rejected.is_empty() {
-            return;
-        }
-        let min_delay = entries.min_retry_delay(&owner.namespace().unwrap_or_default());
-        let entry = entries.get_or_insert(uid, || RejectedCreates::of(owner));
-        entry.owner_version = OwnerVersion::of(owner);
-        for (key, rejections) in rejected {
-            let (is_retry, has_created) = (active.is_retry(&key), created_kinds.contains(&key.kind));
-            entry.add(key, rejections, (is_retry, has_created), min_delay);
+        if active.retry_after.is_some()
+            && let Some(entry) = entries.get_mut(&key)
+        {
+            for (kind, later) in rejected {
+                entry.by_kind.entry(kind).or_default().append(later);
+            }
+        } else if !rejected.is_empty() {
+            let entry = entries.entry(key).or_insert_with(|| Entry::of(owner));
+            let creates = result.steps.iter().filter(|step| step.verb == "create" && step.result.is_ok());
+            let concerns_kind = |kind: &String| rejected.get(kind).is_some_and(|it| it.concerns_kind);
+            if creates.map(|step| group_kind(&step.target.resource)).any(|kind| concerns_kind(&kind)) {
+                // A part of the children fits into the quota, so the next delays are short again.
+                entry.backoff = Backoff::for_objects();
+            }
+            entry.begin(owner, rejected);
+        } else if result.failures().all(ApiError::is_object_specific) {
+            // A plan that a failure of the API server ended would prove nothing.
+            entries.remove(&key);
         }
     }
 
-    /// The rejected creates of a result by kind, and by whether the rejection concerns the kind.
-    fn rejected(&self, result: &ExecutionResult) -> BTreeMap<KindKey, Rejections> {
-        let mut rejected: BTreeMap<_, Rejections> = BTreeMap::new();
+    /// The rejected creates of a result, by kind.
+    fn rejected(&self, result: &ExecutionResult) -> BTreeMap<String, RejectedKind> {
+        let mut rejected: BTreeMap<_, RejectedKind> = BTreeMap::new();
         for (step, error) in result.failed_steps() {
             if step.verb == "create" && self.is_rejection(error) {
-                let concerns_kind = self.children_are_alike || error.is_quota_rejection();
-                let key = KindKey { kind: group_kind(&step.target.resource), concerns_kind };
-                rejected.entry(key).or_default().push((step.target.clone(), error.clone()), step.bytes);
+                rejected.entry(group_kind(&step.target.resource)).or_default().append(RejectedKind {
+                    children: vec![(step.target.clone(), error.clone())],
+                    bytes: step.bytes.saturating_add(error.message.len()),
+                    concerns_kind: self.children_are_alike || error.is_quota_rejection(),
+                });
             }
         }
         rejected
@@ -262,12 +281,12 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
 
     /// Drops the entry of a deleted owner.
     pub fn forget(&self, owner: &K) {
-        self.entries.lock().remove(&owner.uid().unwrap_or_default());
+        self.entries.lock().remove(&key_of(owner));
     }
 
     /// Ends the backoff of a few owners that wait for quota in the namespace of a deleted object, and returns these owners: those that
-    /// have waited longest. An owner without a running backoff already has its retry. The deletion does not change why the API server
-    /// rejected single objects, so their backoff continues.
+    /// have waited longest. An owner without a running backoff already has its retry. A quota counts a deletion a little later, so the retry
+    /// may be too early: the next delays are short again.
     pub fn reset_on_delete<C: Resource>(&self, delta: &Delta<C>) -> Vec<ObjectRef<K>> {
         let deleted = delta.old.as_ref().filter(|_| delta.is_delete());
         let namespace = deleted.and_then(|object| object.namespace());
@@ -276,12 +295,18 @@ impl<K: Resource<DynamicType = ()>> CreateBackoff<K> {
 
     /// The same for the deletion of any object of this namespace.
     pub fn reset_on_delete_in(&self, namespace: &str) -> Vec<ObjectRef<K>> {
-        let mut entries = self.entries.lock();
-        let owner = |entry: &mut RejectedCreates| {
-            entry.end_backoff_of_kinds();
-            ObjectRef::new(&entry.name).within(&entry.namespace)
-        };
-        std::iter::from_fn(|| entries.pop_waiting(namespace).map(owner)).take(MAX_RETRIES_PER_DELETE).collect()
+        let (mut entries, now) = (self.entries.lock(), Instant::now());
+        let from_namespace = entries.range_mut((namespace.to_owned(), String::new())..);
+        let of_namespace = from_namespace.take_while(|(key, _)| key.0 == namespace).map(|(_, entry)| entry);
+        let mut waiting: Vec<_> = of_namespace.filter(|entry| entry.awaits_quota(now)).collect();
+        waiting.sort_by_key(|entry| entry.began);
+        let retried = waiting.into_iter().take(MAX_RETRIES_PER_DELETE);
+        retried
+            .map(|entry| {
+                (entry.due, entry.backoff) = (now, Backoff::for_objects());
+                ObjectRef::new(&entry.name).within(namespace)
+            })
+            .collect()
     }
 
     /// The number of owners with rejected creates.

@@ -4,7 +4,7 @@
 //! the failure domain of the step.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::{self, Display, Formatter},
     sync::Arc,
     time::Duration,
@@ -54,8 +54,6 @@ pub struct Plan {
     pub failure_domains: BTreeMap<String, i32>,
     /// Whether no stage depends on an earlier one. Then only a failure of the API server itself ends the plan.
     pub has_independent_stages: bool,
-    /// The kinds of which the plan omits creates of missing objects.
-    pub omitted_kinds: BTreeSet<String>,
 }
 
 impl Plan {

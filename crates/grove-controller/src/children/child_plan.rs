@@ -48,7 +48,6 @@ pub(super) fn plan<C: ChildKind>(
         let DesiredChild { name, failure_domain, blocked_by, build } = desired;
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
-                filter.add_omitted_kind(&kind);
                 if !filter.omits_create_for_namespace() {
                     waiting.insert(reason());
                 }
@@ -79,11 +78,10 @@ pub(super) fn plan<C: ChildKind>(
 }
 
 /// The creates of missing children, each with its position, as far as the budget and the limit of the kind suffice. The other ones
-/// block later creates of their failure domains. A retry begins behind as many children as earlier retries sent in vain, and after
-/// the last child continues with the first one.
+/// block later creates of their failure domains.
 fn creates<Owner, Child>(
     kind: &str,
-    mut missing: Vec<MissingChild<impl FnOnce() -> Child>>,
+    missing: Vec<MissingChild<impl FnOnce() -> Child>>,
     budget: &mut StepLimit,
     filter: &mut StepFilter<'_, Owner>,
 ) -> Vec<(usize, Step)>
@@ -92,12 +90,9 @@ where
     Child: Resource<DynamicType = ()> + Serialize,
 {
     let (mut limit, mut steps) = (filter.create_limit(kind), vec![]);
-    if let Some(begin) = filter.earlier_rejections(kind).checked_rem(missing.len()) {
-        missing.rotate_left(begin);
-    }
     for MissingChild { position, failure_domain, build } in missing {
         if budget.is_exhausted() || limit.is_exhausted() {
-            filter.omit_create(kind, failure_domain);
+            filter.omit_create(failure_domain);
             continue;
         }
         let create = filter.adopt_or_create(Step::create(&build()));
@@ -115,8 +110,8 @@ where
     Owner: Resource<DynamicType = ()>,
 {
     let is_create = |step: &Step| matches!(step, Step::Create(_));
-    let creates = steps.iter().filter(|(_, step)| is_create(step)).count();
-    let slow_start = filter.slow_start(&group_kind_of::<C::Object>(), creates).filter(|_| creates > 0);
+    let has_creates = steps.iter().any(|(_, step)| is_create(step));
+    let slow_start = filter.slow_start(&group_kind_of::<C::Object>()).filter(|_| has_creates);
     steps.sort_by_key(|(position, step)| (slow_start.is_some() && !is_create(step), *position));
     Stage::new(C::STAGE, steps.into_iter().map(|(_, step)| step)).with_slow_start(slow_start)
 }

@@ -1,10 +1,7 @@
 //! The budgets of the creates and of the patches of one plan, so that its memory and its time have a bound. The watch events of these
 //! writes trigger the next plan, which continues with the other children. Pure.
 
-use crate::{
-    create_backoff::{MAX_REJECTED_BYTES, MAX_REJECTIONS},
-    plan::Step,
-};
+use crate::plan::Step;
 
 /// A thousand children of usual size fit into one plan. Creates, patches and deletes of a plan each have this bound.
 pub(super) const MAX_STEPS: usize = 4096;
@@ -24,8 +21,6 @@ impl StepLimit {
     /// For the creates of a kind in its retry after a quota: batches of 1, 2, 4, 8, 16 and 32. If all succeed, the next plan has no
     /// such limit.
     pub(super) const AFTER_QUOTA: Self = Self { steps: 63, ..Self::CREATES };
-    /// For the creates of a kind in the retry of rejected objects. The rest of the plan is left for other kinds.
-    pub(super) const AFTER_REJECTIONS: Self = Self { steps: MAX_REJECTIONS, bytes: MAX_REJECTED_BYTES };
 
     /// Whether no further step is allowed.
     pub(super) fn is_exhausted(&self) -> bool {
@@ -80,8 +75,6 @@ mod tests {
         let StepBudget { creates, patches } = StepBudget::default();
         assert_eq!([steps_of(creates, &small), steps_of(creates, &large)], [MAX_STEPS, 4]);
         assert_eq!([steps_of(patches, &small), steps_of(patches, &patch)], [MAX_STEPS, 2]);
-        let (after_quota, after_rejections) = (StepLimit::AFTER_QUOTA, StepLimit::AFTER_REJECTIONS);
-        assert_eq!([steps_of(after_quota, &small), steps_of(after_quota, &large)], [63, 4]);
-        assert_eq!([steps_of(after_rejections, &small), steps_of(after_rejections, &large)], [2048, 2]);
+        assert_eq!([&small, &large].map(|step| steps_of(StepLimit::AFTER_QUOTA, step)), [63, 4]);
     }
 }

@@ -42,8 +42,6 @@ pub struct StepFilter<'a, Owner> {
     blocked_domains: BTreeSet<i32>,
     /// The failure domains with an omitted create in the current stage.
     failed_domains: BTreeSet<i32>,
-    /// The kinds with an omitted create.
-    omitted_kinds: BTreeSet<String>,
     waiting: Vec<Waiting>,
     /// The time until the next plan because of name conflicts.
     retry_after: Option<Duration>,
@@ -74,7 +72,6 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             pending_creates,
             blocked_domains: BTreeSet::new(),
             failed_domains: BTreeSet::new(),
-            omitted_kinds: BTreeSet::new(),
             waiting: Vec::new(),
             retry_after: None,
         }
@@ -100,17 +97,13 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             return false;
         }
         if !is_pending && self.is_backed_off(kind, name) {
-            self.omit_create(kind, failure_domain);
+            self.omit_create(failure_domain);
             return false;
         }
         if self.omits_create_for_namespace() || is_pending {
             return false;
         }
-        let is_blocked = failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain));
-        if is_blocked {
-            self.add_omitted_kind(kind);
-        }
-        !is_blocked
+        !failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain))
     }
 
     fn is_backed_off(&self, kind: &str, name: &str) -> bool {
@@ -119,40 +112,19 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             || self.rejected.get(name).is_some_and(|targets| targets.iter().any(is_rejected))
     }
 
-    /// The plan omits a create of this kind, so its later stages omit creates in this failure domain.
-    pub(super) fn omit_create(&mut self, kind: &str, failure_domain: Option<i32>) {
+    /// The plan omits a create, so its later stages omit creates in this failure domain.
+    pub(super) fn omit_create(&mut self, failure_domain: Option<i32>) {
         self.failed_domains.extend(failure_domain);
-        self.add_omitted_kind(kind);
-    }
-
-    /// The plan omits a create of this kind.
-    pub(super) fn add_omitted_kind(&mut self, kind: &str) {
-        if !self.omitted_kinds.contains(kind) {
-            self.omitted_kinds.insert(kind.to_owned());
-        }
     }
 
     /// The limit of the creates of a kind, besides that of the plan.
     pub(super) fn create_limit(&self, kind: &str) -> StepLimit {
-        let BackedOffCreates { retried_kinds, retried_objects, .. } = self.backed_off;
-        if retried_kinds.contains_key(kind) {
-            StepLimit::AFTER_QUOTA
-        } else if retried_objects.contains_key(kind) {
-            StepLimit::AFTER_REJECTIONS
-        } else {
-            StepLimit::CREATES
-        }
-    }
-
-    /// The number of objects of this kind that earlier retries sent in vain; 0 if the plan retries none.
-    pub(super) fn earlier_rejections(&self, kind: &str) -> usize {
-        self.backed_off.retried_objects.get(kind).copied().unwrap_or_default()
+        if self.backed_off.retried_kinds.contains(kind) { StepLimit::AFTER_QUOTA } else { StepLimit::CREATES }
     }
 
     /// How the executor begins the creates of a kind.
-    pub(super) fn slow_start(&self, kind: &str, creates: usize) -> Option<SlowStart> {
-        let retries = self.backed_off.retried_kinds.get(kind)?;
-        Some(SlowStart::for_retry_after_quota(*retries, creates))
+    pub(super) fn slow_start(&self, kind: &str) -> Option<SlowStart> {
+        self.backed_off.retried_kinds.contains(kind).then_some(SlowStart::RETRY_AFTER_QUOTA)
     }
 
     /// Whether the plan omits the create of a missing child because the namespace is terminating.
@@ -198,8 +170,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
     pub(super) fn finish(self, plan: Plan) -> Plan {
         let terminating = self.omits_for_namespace.then(Waiting::for_terminating_namespace);
         let plan = self.backed_off.requeue(plan.waiting(terminating).waiting(self.waiting));
-        let plan = self.retry_after.into_iter().fold(plan, Plan::requeue_after);
-        Plan { omitted_kinds: self.omitted_kinds, ..plan }
+        self.retry_after.into_iter().fold(plan, Plan::requeue_after)
     }
 }
 

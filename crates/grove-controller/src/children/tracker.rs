@@ -77,7 +77,7 @@ impl<O: OwnerKind> ChildTracker<O> {
     ) -> ExecutionResult {
         self.creates.expect_creations(owner, plan, |kind| self.relists(kind));
         let result = executor.execute(owner, plan).await;
-        self.creates.record(owner, &backed_off.attempted(plan, &result), &result);
+        self.creates.record(owner, backed_off, &result);
         result
     }
 

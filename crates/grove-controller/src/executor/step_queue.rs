@@ -57,15 +57,11 @@ impl<'a> StepQueue<'a> {
             self.next = self.steps.len();
             return;
         }
-        let steps = self.steps;
-        let is_create_at = |position: usize| steps.get(position).is_some_and(is_create);
         let concerns_all = self.objects_are_alike && error.reason != ApiError::NAME_CONFLICT;
-        if !is_create_at(position) || !(concerns_all || error.is_quota_rejection()) {
+        if !self.steps.get(position).is_some_and(is_create) || !(concerns_all || error.is_quota_rejection()) {
             return;
         }
-        // The stage may have fewer creates than the plan, because those in blocked failure domains are omitted.
-        let alternate = self.alternate.take().filter(|alternate| position == 0 && is_create_at(*alternate));
-        if let Some(alternate) = alternate {
+        if let Some(alternate) = self.alternate.take().filter(|_| position == 0) {
             (self.next, self.batch) = (alternate, Some(1));
         } else {
             (self.omits_creates, self.batch) = (true, None);
@@ -134,15 +130,14 @@ mod tests {
             let sent = batches(&stage, |position| if position < 70 { rejection() } else { policy() });
             sent.concat().into_iter().filter(|position| *position >= 70).count()
         };
-        let retries = [0, 80].map(|retries| Some(SlowStart::for_retry_after_quota(retries, 110)));
-        assert_eq!([None, retries[0], retries[1]].map(patches_of), [40; 3]);
+        assert_eq!([None, Some(SlowStart::RETRY_AFTER_QUOTA)].map(patches_of), [40; 2]);
     }
 
     #[test]
     fn a_retry_after_a_quota_ends_at_the_quota_and_not_at_a_policy() {
-        let stage = stage(10, Some(SlowStart::for_retry_after_quota(5, 10)));
+        let stage = stage(10, Some(SlowStart::RETRY_AFTER_QUOTA));
         assert_eq!(batches(&stage, |_| policy()), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
-        assert_eq!(batches(&stage, |_| rejection()), [vec![0], vec![6]]);
+        assert_eq!(batches(&stage, |_| rejection()), [vec![0]]);
         let one_more = |position: usize| if position == 0 { Ok(Effect::Applied) } else { rejection() };
         assert_eq!(batches(&stage, one_more), [vec![0], vec![1, 2]]);
     }
@@ -167,22 +162,23 @@ mod tests {
     #[test]
     fn a_terminating_namespace_ends_every_stage() {
         let terminating = |_: usize| Err(ApiError { is_namespace_terminating: true, ..rejection().unwrap_err() });
-        for (slow_start, sent) in [(None, 32), (Some(SlowStart::INITIAL), 8), (Some(SlowStart::for_retry(5, 70)), 1)] {
+        for (slow_start, sent) in [(None, 32), (Some(SlowStart::INITIAL), 8), (Some(SlowStart::RETRY), 1)] {
             assert_eq!(batches(&stage(70, slow_start), terminating).concat().len(), sent);
         }
     }
 
     #[test]
-    fn a_retry_begins_with_one_create_and_doubles() {
-        let stage = stage(10, Some(SlowStart::for_retry(0, 10)));
-        assert_eq!(batches(&stage, |_| Ok(Effect::Applied)), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
-    }
-
-    #[test]
     fn a_retry_sends_the_alternate_if_the_first_create_is_rejected() {
-        let stage = stage(10, Some(SlowStart::for_retry(5, 10)));
+        let stage = stage(10, Some(SlowStart { alternate: Some(6), ..SlowStart::RETRY }));
         assert_eq!(batches(&stage, |_| rejection()), [vec![0], vec![6]]);
         let only_first = |position: usize| if position == 0 { rejection() } else { Ok(Effect::Applied) };
         assert_eq!(batches(&stage, only_first), [vec![0], vec![6], vec![7, 8], vec![9]]);
+    }
+
+    #[test]
+    fn a_retry_begins_with_one_create_doubles_and_ends_at_a_rejection() {
+        let stage = stage(10, Some(SlowStart::RETRY));
+        assert_eq!(batches(&stage, |_| Ok(Effect::Applied)), [vec![0], vec![1, 2], vec![3, 4, 5, 6], vec![7, 8, 9]]);
+        assert_eq!(batches(&stage, |_| policy()), [vec![0]]);
     }
 }

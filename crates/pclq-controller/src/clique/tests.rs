@@ -142,7 +142,7 @@ fn backed_off(names: &[Value], is_retry: bool) -> BackedOffCreates {
     };
     let retry_after = (!names.is_empty()).then_some(Duration::from_secs(8));
     let children = names.iter().map(rejected).collect();
-    let retried_kinds = is_retry.then(|| ("Pod".to_owned(), 0)).into_iter().collect();
+    let retried_kinds = is_retry.then(|| "Pod".to_owned()).into_iter().collect();
     BackedOffCreates { children, retry_after, retried_kinds, ..BackedOffCreates::default() }
 }
 

@@ -88,37 +88,15 @@ fn a_blocked_kind_is_not_created_and_blocks_later_stages_of_the_missing_children
 }
 
 #[test]
-fn a_plan_has_the_kinds_of_its_omitted_creates() {
+fn the_retry_of_a_kind_has_few_creates_and_begins_with_one() {
     let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
     let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
-    let blocked_kinds = BTreeSet::from(["Service".to_owned()]);
-    let backed_off = BackedOffCreates { blocked_kinds, ..BackedOffCreates::default() };
-    let mut filter = StepFilter::new(none, &backed_off, &pending_creates);
-    assert!(!filter.allows_create("Service", "0", Some(0)));
-    filter.end_stage();
-    assert!(!filter.allows_create("Pod", "0", Some(0)), "blocked by the service");
-    assert!(filter.allows_create("Secret", "1", Some(1)));
-    filter.omit_create("ConfigMap", None);
-    assert_eq!(
-        filter.finish(Plan::new()).omitted_kinds,
-        BTreeSet::from(["ConfigMap", "Pod", "Service"].map(String::from))
-    );
-}
-
-#[test]
-fn the_retry_of_a_kind_has_a_limit_and_begins_behind_the_rejected_objects() {
-    let (owner, labels, pending_creates) = (owner(), BTreeMap::new(), PendingCreates::default());
-    let none = NameConflicts { owner: &owner, conflicts: &[], labels: &labels };
-    let backed_off = BackedOffCreates {
-        retried_kinds: BTreeMap::from([("Service".to_owned(), 3)]),
-        retried_objects: BTreeMap::from([("Pod".to_owned(), 7)]),
-        ..BackedOffCreates::default()
-    };
+    let retried_kinds = BTreeSet::from(["Service".to_owned()]);
+    let backed_off = BackedOffCreates { retried_kinds, ..BackedOffCreates::default() };
     let filter = StepFilter::new(none, &backed_off, &pending_creates);
-    let retry = |kind: &str| (filter.create_limit(kind), filter.slow_start(kind, 9), filter.earlier_rejections(kind));
-    assert_eq!(retry("Service"), (StepLimit::AFTER_QUOTA, Some(SlowStart::for_retry_after_quota(3, 9)), 0));
-    assert_eq!(retry("Pod"), (StepLimit::AFTER_REJECTIONS, None, 7));
-    assert_eq!(retry("Secret"), (StepLimit::CREATES, None, 0));
+    let retry = |kind: &str| (filter.create_limit(kind), filter.slow_start(kind));
+    assert_eq!(retry("Service"), (StepLimit::AFTER_QUOTA, Some(SlowStart::RETRY_AFTER_QUOTA)));
+    assert_eq!(retry("Secret"), (StepLimit::CREATES, None));
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl PodCreates {
 /// clique, while a pod or an annotation of the clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let is_unreadable = !observed.unreadable_pods.is_empty() || observed.unreadable_annotations().next().is_some();
-    let is_blocked = is_unreadable || observed.backed_off.slow_start(free.len()).is_none();
+    let is_blocked = is_unreadable || observed.backed_off.slow_start().is_none();
     if free.is_empty() || is_blocked || observed.is_namespace_terminating || !observed.has_claims_of_all_pods() {
         return PodCreates::none();
     }
@@ -49,16 +49,16 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
     }
     let has_more = missing.len() > MAX_STEPS;
     missing.truncate(MAX_STEPS);
-    let alternate = next_in_turn(&missing, observed.own_writes.last_create);
+    let slow_start = observed.backed_off.slow_start().map(|start| SlowStart {
+        alternate: (start == SlowStart::RETRY).then(|| next_in_turn(&missing, observed.own_writes.last_create)),
+        ..start
+    });
     let template = Arc::new(PodTemplate::of(observed, identity));
     let create = |(index, name): (i32, PodName)| {
         let shared: Arc<dyn ManifestTemplate> = template.clone();
         Step::create_from_template(template.target(name), shared, index)
     };
-    let steps: Vec<_> = missing.into_iter().map(create).collect();
-    let slow_start = observed.backed_off.slow_start(steps.len());
-    let slow_start = slow_start.map(|start| SlowStart { alternate: start.alternate.map(|_| alternate), ..start });
-    let stage = Stage::new(stage::PODS, steps).with_slow_start(slow_start);
+    let stage = Stage::new(stage::PODS, missing.into_iter().map(create)).with_slow_start(slow_start);
     let stage = stage.with_event(events::POD_CREATE_SUCCESSFUL, events::POD_CREATE_FAILED, "Created");
     PodCreates { stage, has_more }
 }

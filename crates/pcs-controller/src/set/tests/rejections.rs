@@ -1,6 +1,6 @@
 //! Rejected creates of children: they block only the later stages of their replica, and the status has their message.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -134,13 +134,11 @@ fn rejected_autoscalers_delay_no_gang_during_their_backoff_and_in_their_retry() 
             requeue: after 8s
         "]],
     );
-    let retried = BTreeMap::from([("HorizontalPodAutoscaler.autoscaling".to_owned(), 5001)]);
-    for (retried_kinds, retried_objects) in [(retried.clone(), BTreeMap::new()), (BTreeMap::new(), retried)] {
-        let backed_off = BackedOffCreates { retried_kinds, retried_objects, ..BackedOffCreates::default() };
-        let plan = plan(&Observed { backed_off, ..observed.clone() });
-        let stages: Vec<_> = plan.stages.iter().map(|stage| (stage.name, stage.steps.len())).collect();
-        assert_eq!(stages, [("gangs", 1), ("autoscalers", 2)]);
-    }
+    let retried_kinds = BTreeSet::from(["HorizontalPodAutoscaler.autoscaling".to_owned()]);
+    let backed_off = BackedOffCreates { retried_kinds, ..BackedOffCreates::default() };
+    let plan = plan(&Observed { backed_off, ..observed });
+    let stages: Vec<_> = plan.stages.iter().map(|stage| (stage.name, stage.steps.len())).collect();
+    assert_eq!(stages, [("gangs", 1), ("autoscalers", 2)]);
 }
 
 /// The stages of a plan: name, number of steps and slow start.
@@ -153,8 +151,8 @@ fn a_new_set_has_no_slow_start_and_a_retry_after_a_quota_has_few_creates_of_the_
     let mut observed = without_children();
     observed.set.spec.replicas = 500;
     assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 500, None), ("cliques", 1000, None)]);
-    observed.backed_off.retried_kinds = BTreeMap::from([("PodGang.scheduler.grove.io".to_owned(), 2)]);
-    let slow_start = Some(SlowStart::for_retry_after_quota(2, 63));
+    observed.backed_off.retried_kinds = BTreeSet::from(["PodGang.scheduler.grove.io".to_owned()]);
+    let slow_start = Some(SlowStart::RETRY_AFTER_QUOTA);
     assert_eq!(stages(&observed), [("services", 500, None), ("gangs", 63, slow_start), ("cliques", 126, None)]);
 }
 
@@ -163,7 +161,7 @@ fn a_retry_after_a_quota_sends_creates_before_patches() {
     let mut observed = executed(without_children());
     observed.children.by_name_mut::<PodClique>().remove("llm-1-decode");
     change::<PodClique>(&mut observed, "llm-0-decode", |clique| clique.spec.min_available = Some(9));
-    observed.backed_off.retried_kinds = BTreeMap::from([("PodClique.grove.io".to_owned(), 1)]);
+    observed.backed_off.retried_kinds = BTreeSet::from(["PodClique.grove.io".to_owned()]);
     check(
         &observed,
         &expect![[r#"
@@ -173,37 +171,6 @@ fn a_retry_after_a_quota_sends_creates_before_patches() {
     );
     let observed = Observed { children: executed(without_children()).children, ..observed };
     assert!(plan(&observed).is_empty());
-}
-
-/// Whether a retry after this number of rejected services creates the first service, the one at position 2048, and the last one.
-fn services_of_retry(rejections: usize) -> [bool; 3] {
-    let mut observed = without_children();
-    observed.set.spec.replicas = 5000;
-    observed.backed_off.retried_objects = BTreeMap::from([("Service".to_owned(), rejections)]);
-    let plan = plan(&observed);
-    assert_eq!(plan.stages[0].steps.len(), 2048);
-    assert_eq!(plan.steps().count(), 4096, "the rest of the plan is left for other kinds");
-    [0, 2048, 4999].map(|replica| {
-        let name = format!("llm-{replica}");
-        plan.stages[0].steps.iter().any(|step| step.target().name == name)
-    })
-}
-
-#[test]
-fn retries_of_rejected_objects_reach_all_objects_of_the_kind() {
-    assert_eq!(services_of_retry(0), [true, false, false]);
-    assert_eq!(services_of_retry(2048), [false, true, false]);
-    assert_eq!(services_of_retry(4096), [true, false, true], "the retry continues with the first one");
-    assert_eq!(services_of_retry(5000), [true, false, false]);
-}
-
-#[test]
-fn a_retry_of_few_rejected_objects_sends_all_of_them_in_their_order() {
-    let mut observed = without_children();
-    let all = plan(&observed).to_string();
-    let kinds = ["Service", "PodGang.scheduler.grove.io", "PodClique.grove.io"].map(|kind| (kind.to_owned(), 3));
-    observed.backed_off.retried_objects = BTreeMap::from(kinds);
-    assert_eq!(plan(&observed).to_string(), all);
 }
 
 #[test]
