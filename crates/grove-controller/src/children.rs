@@ -70,7 +70,7 @@ pub trait ChildKind: Sync + 'static {
         true
     }
 
-    /// Whether a delta of a child needs a reconcile of its owner. Any other delta triggers a status update.
+    /// Whether a delta of a child needs a reconcile of its owner. Any other delta triggers a reconcile with low priority.
     fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
         predicates::needs_reconcile(delta)
     }

@@ -67,7 +67,7 @@ where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     /// A controller of the objects of `cache`. In every controller, these cause a reconcile:
-    /// - each of the `deltas` of an object, except for its deletion; a change of only the status triggers a status update;
+    /// - each of the `deltas` of an object, except for its deletion; a change of only the status triggers one with low priority;
     /// - the begin of leadership, and a change of whether a kind is served: they enqueue all objects (`enqueue_all`);
     /// - the deadline of a plan, the end of a status delay, and the retry of a failed reconcile (`Requeue`, `rate_limiter`).
     pub fn new(name: &'static str, cache: Cache<K>, deltas: impl Stream<Item = Delta<K>> + Send + 'static) -> Self {
@@ -259,7 +259,7 @@ impl<K: Resource<DynamicType = ()>> Controller<K> {
         let now = Instant::now();
         match trigger {
             Trigger::Reconcile(object) => self.queue.add(key(&object), now),
-            Trigger::StatusOnly(object) => self.queue.add_status(key(&object), now),
+            Trigger::LowPriority(object) => self.queue.add_low_priority(key(&object), now),
             Trigger::Retry(object) => {
                 let key = key(&object);
                 if let Some(object) = self.cache.get(&key.namespace, &key.name) {

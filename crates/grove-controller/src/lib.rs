@@ -36,7 +36,6 @@ pub mod rejections;
 
 pub mod reconcile_error;
 pub mod requeue;
-pub mod status_counts;
 pub mod status_limiter;
 pub mod status_patch;
 pub mod status_writer;

@@ -1,7 +1,7 @@
 //! Predicates: whether a delta of an object needs a reconcile.
 //!
 //! In controller-runtime, a predicate that returns false drops the event. Here a false `needs_reconcile` drops nothing: the
-//! delta then triggers a status update, which waits longer and runs behind other reconciles.
+//! delta then triggers a reconcile with low priority, which waits longer and runs behind other reconciles.
 //!
 //! kube's `runtime::predicates` compare the hash of one object with the hash stored for its name. These compare the old
 //! and the new object of a delta: a label that another controller adds differs from a label that changes, and no

@@ -10,7 +10,7 @@ pub enum Requeue {
     AwaitChange,
     /// After this time.
     After(Duration),
-    /// After this time, for a status that could not be written yet. It has the priority of status-only triggers.
+    /// After this time, for a status that could not be written yet. It has low priority.
     StatusAfter(Duration),
 }
 

@@ -60,7 +60,7 @@ impl StatusWriter {
     /// status and how it differs from that of the object.
     ///
     /// A terminating object gets no status. While watch events of created or deleted children are pending, the caches are
-    /// stale and the status is withheld for a bounded time. These events trigger the next reconcile.
+    /// stale and the status is withheld for a bounded time. Usually these events trigger the next reconcile before.
     ///
     /// # Errors
     /// The error of the status write, unless it is a conflict or the object no longer exists; otherwise the first failed write
@@ -76,15 +76,14 @@ impl StatusWriter {
         K::Status: Serialize + PartialEq + Default,
     {
         let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
-        let has_own_writes = result.has_pending_watch_events();
-        let is_stale = has_own_writes || pending_creates.is_some_and(|pending| !pending.is_empty());
+        let has_pending_creates = pending_creates.is_some_and(|pending| !pending.is_empty());
+        let is_stale = result.has_pending_watch_events() || has_pending_creates;
         let stale_delay = self.limiter.withhold(object, is_stale && !is_terminating);
         let (requeue, written) = if is_terminating {
             self.forget(object);
             (Requeue::AwaitChange, Ok(()))
         } else if let Some(delay) = stale_delay {
-            // The events of own writes trigger the next reconcile, so it needs no timer.
-            (if has_own_writes { Requeue::AwaitChange } else { Requeue::StatusAfter(delay) }, Ok(()))
+            (Requeue::StatusAfter(delay), Ok(()))
         } else {
             let (status, change) = status(&result);
             match self.write(object, object.status(), &status, change).await {
@@ -137,6 +136,11 @@ impl StatusWriter {
     }
 }
 
+/// A count as a field of the API; a count beyond the range of the field is its maximum.
+pub fn as_count(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use grove_runtime::{api_error::ApiError, metrics::Metrics};
@@ -168,6 +172,11 @@ mod tests {
 
     fn status(ready: i32) -> Value {
         json!({ "ready": ready })
+    }
+
+    #[test]
+    fn a_count_beyond_the_range_is_the_maximum() {
+        assert_eq!([0, 7, usize::MAX].map(as_count), [0, 7, i32::MAX]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -278,7 +287,8 @@ mod tests {
         assert_eq!(reconcile(&writer, none(), false, true).await, (Some(Requeue::AwaitChange), 0));
         assert_eq!(reconcile(&writer, created(None), true, true).await, (Some(Requeue::AwaitChange), 0));
         assert_eq!(reconcile(&writer, none(), true, true).await, (Some(Requeue::AwaitChange), 0));
-        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(Requeue::AwaitChange), 0));
+        let bound = Requeue::StatusAfter(Duration::from_secs(10));
+        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(bound), 0));
         assert_eq!(
             reconcile(&writer, created(Some(403)), false, false).await,
             (None, 1),
@@ -290,13 +300,14 @@ mod tests {
     async fn a_status_is_withheld_for_a_bounded_time_after_its_first_reconcile() {
         let (writer, none) = (writer(200), ExecutionResult::default);
         let half = Duration::from_secs(5);
-        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(Requeue::AwaitChange), 0));
+        let bound = Requeue::StatusAfter(half * 2);
+        assert_eq!(reconcile(&writer, created(None), false, false).await, (Some(bound), 0));
         tokio::time::advance(half).await;
-        assert_eq!(reconcile(&writer, none(), true, false).await, (Some(Requeue::StatusAfter(half)), 0));
-        assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 0));
+        for result in [none(), created(None)] {
+            assert_eq!(reconcile(&writer, result, true, false).await, (Some(Requeue::StatusAfter(half)), 0));
+        }
         tokio::time::advance(half).await;
         assert_eq!(reconcile(&writer, created(None), true, false).await, (Some(Requeue::AwaitChange), 1));
-        let bound = Requeue::StatusAfter(half * 2);
         assert_eq!(reconcile(&writer, none(), true, false).await, (Some(bound), 0), "the bound begins again");
         tokio::time::advance(half).await;
         writer.0.forget(&object());

@@ -21,16 +21,16 @@ use crate::{
 pub enum Trigger<K: Resource> {
     /// The desired state may differ from the observed state: reconcile now.
     Reconcile(ObjectRef<K>),
-    /// Only the status of the object may change: reconcile after a debounce, and behind other reconciles.
-    StatusOnly(ObjectRef<K>),
+    /// Probably only the status of the object changes: reconcile after a debounce, and behind other reconciles. The reconcile itself is the same.
+    LowPriority(ObjectRef<K>),
     /// The cause of earlier failures may no longer exist: reset the backoff of the object and reconcile soon.
     Retry(ObjectRef<K>),
 }
 
 impl<K: Resource> Trigger<K> {
-    /// A trigger to reconcile, or only to update the status.
+    /// A trigger to reconcile now, or with low priority.
     pub fn new(needs_reconcile: bool, object: ObjectRef<K>) -> Self {
-        if needs_reconcile { Self::Reconcile(object) } else { Self::StatusOnly(object) }
+        if needs_reconcile { Self::Reconcile(object) } else { Self::LowPriority(object) }
     }
 }
 
@@ -61,7 +61,8 @@ where
     Some(child.namespace.iter().fold(object, |object, namespace| object.within(namespace)))
 }
 
-/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller. A delta for which `needs_reconcile` is false triggers only a status update. A deletion also retries
+/// The owners to enqueue for the deltas of one kind of child: the current and the previous controller. A delta for which
+/// `needs_reconcile` is false triggers a reconcile with low priority. A deletion also retries
 /// owners in its namespace that wait for quota.
 pub fn enqueue_owners<Child, Owner>(
     deltas: impl Stream<Item = Delta<Child>> + Send + 'static,
@@ -101,7 +102,7 @@ where
     children.subscribe_unreadable().flat_map(triggers).boxed()
 }
 
-/// Enqueues all owners for a status update after each relist of a child kind, except for the first list: no delta reports a
+/// Enqueues all owners with low priority after each relist of a child kind, except for the first list: no delta reports a
 /// child that was created and deleted before the relist.
 pub fn enqueue_all_on_relist<Owner>(
     owners: &Cache<Owner>,
@@ -112,7 +113,7 @@ where
 {
     let owners = owners.clone();
     let relisted = lists(relists).filter(|count| std::future::ready(*count > 1));
-    let all = move |_| stream::iter(owners.all()).map(|owner| Trigger::StatusOnly(ObjectRef::from_obj(&*owner)));
+    let all = move |_| stream::iter(owners.all()).map(|owner| Trigger::LowPriority(ObjectRef::from_obj(&*owner)));
     relisted.flat_map(all).boxed()
 }
 
@@ -252,7 +253,7 @@ mod tests {
             let triggers = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
             let name = |trigger: Trigger<ReplicaSet>| match trigger {
                 Trigger::Reconcile(owner) => format!("reconcile {}", owner.name),
-                Trigger::StatusOnly(owner) => format!("status of {}", owner.name),
+                Trigger::LowPriority(owner) => format!("low priority {}", owner.name),
                 Trigger::Retry(owner) => format!("retry {}", owner.name),
             };
             triggers.map(name).collect::<Vec<_>>()

@@ -19,8 +19,8 @@ const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0,
 /// The metrics of one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
-    reconciles: IntGauge,
-    statuses: IntGauge,
+    normal: IntGauge,
+    low: IntGauge,
     adds: IntCounter,
     retries: IntCounter,
     queue_duration: Histogram,
@@ -70,8 +70,8 @@ impl WorkQueueMetrics {
     /// The metrics of the queue of this controller.
     pub(crate) fn of_queue(&self, name: &str) -> QueueMetrics {
         QueueMetrics {
-            reconciles: self.depth.with_label_values(&[name, "reconcile"]),
-            statuses: self.depth.with_label_values(&[name, "status"]),
+            normal: self.depth.with_label_values(&[name, "normal"]),
+            low: self.depth.with_label_values(&[name, "low"]),
             adds: self.adds.with_label_values(&[name]),
             retries: self.retries.with_label_values(&[name]),
             queue_duration: self.queue_duration.with_label_values(&[name]),
@@ -121,9 +121,9 @@ impl QueueMetrics {
         &self.delayed_keys
     }
 
-    pub(crate) fn set_depth(&self, reconciles: usize, statuses: usize) {
-        self.reconciles.set(i64::try_from(reconciles).unwrap_or(i64::MAX));
-        self.statuses.set(i64::try_from(statuses).unwrap_or(i64::MAX));
+    pub(crate) fn set_depth(&self, normal: usize, low: usize) {
+        self.normal.set(i64::try_from(normal).unwrap_or(i64::MAX));
+        self.low.set(i64::try_from(low).unwrap_or(i64::MAX));
     }
 }
 

@@ -65,7 +65,7 @@ impl Reconciler for SetReconciler {
     /// What triggers a reconcile of a set, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the set itself;
     /// - a change or a deletion of a domain of the set. A creation and a change of only the status
-    ///   trigger a status update;
+    ///   have low priority;
     /// - a relist of domains, because one that was created and deleted before it has no delta;
     /// - the deletion of a domain anywhere in the namespace, if a quota rejected one of the set;
     /// - the first event of its namespace, or the end of its termination, because nothing was created before.

@@ -92,17 +92,17 @@ impl Reconciler for CliqueReconciler {
     /// What triggers a reconcile of a clique, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the clique itself;
     /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
-    ///   the clique that its labels name. A creation, and progress of a live pod, trigger a status update, unless the gang
+    ///   the clique that its labels name. A creation, and progress of a live pod, have low priority, unless the gang
     ///   of the pod gates cliques and the pod has just been scheduled;
     /// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
     ///   that its labels name;
     /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
-    ///   only for a status update);
+    ///   with low priority);
     /// - a change after which the gang that gates its pods is scheduled, is no longer scheduled, exists or does not exist (see
     ///   `gating_gangs`);
-    /// - a relist of the pods or of the claims, for a status update, because deltas may have been missed;
+    /// - a relist of the pods or of the claims, with low priority, because deltas may have been missed;
     /// - a change or a deletion of a claim of the clique. A creation and a change of only the
-    ///   status trigger a status update;
+    ///   status have low priority;
     /// - a claim of its set or of its scaling group that its pods use and that appears, disappears, is terminating or has another controller;
     /// - the creation of a template of its claims;
     /// - the deletion of any pod of the namespace, readable or not, if creates of the clique were rejected: it may release quota. Each deletion

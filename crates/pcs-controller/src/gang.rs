@@ -62,11 +62,11 @@ impl Reconciler for GangReconciler {
 
     /// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the gang itself;
-    /// - a change of a clique whose pods belong to the gang, which triggers a status update.
+    /// - a change of a clique whose pods belong to the gang, with low priority.
     fn triggers(ctx: &Context, controller: ControllerBuilder<PodGang>) -> ControllerBuilder<PodGang> {
         let cliques = ctx.caches.cliques.subscribe();
         controller
-            .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::StatusOnly))))
+            .watches(cliques.filter_map(|delta| std::future::ready(gang_of_clique(&delta).map(Trigger::LowPriority))))
     }
 
     fn observe(ctx: &Context, gang: &PodGang, _now: Timestamp) -> Observed {

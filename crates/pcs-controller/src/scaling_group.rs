@@ -80,8 +80,8 @@ impl Reconciler for GroupReconciler {
     /// - a creation or a deletion of a gang that its cliques belong to, or another `PodGroup` in the annotations of the gang, because a
     ///   clique waits for its gang and names its `PodGroup`;
     /// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
-    ///   controller. A creation and a change of only the status trigger a
-    ///   status update;
+    ///   controller. A creation and a change of only the status have low
+    ///   priority;
     /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
     /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the group: it may release quota;
     /// - a compute domain of its replica of the set that appeared, disappeared, or changed in what a replica waits for;

@@ -78,7 +78,7 @@ impl Reconciler for SetReconciler {
     /// - a change of the set itself;
     /// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
     ///   controller. A creation, a change of only the status, and a change of
-    ///   only the pod references of a gang trigger a status update;
+    ///   only the pod references of a gang have low priority;
     /// - a relist of a child kind, because a child that was created and deleted before it has no delta;
     /// - the deletion of a child anywhere in the namespace, if a quota rejected creates of the set: it may release quota;
     /// - a creation, a deletion or a change of the levels of the topology that the set refers to;

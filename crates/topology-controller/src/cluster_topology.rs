@@ -86,13 +86,10 @@ impl Reconciler for TopologyReconciler {
 
     /// What triggers a reconcile of a topology, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the topology itself;
-    /// - a set that begins or ceases to refer to it, or uses other domains, for a status update;
-    /// - a clique of such a set: its first pod was scheduled, or it has no scheduled pods any more, for a status update;
-    /// - a node: it was created or deleted, or its labels have other keys, for a status update of all topologies;
+    /// - a set that begins or ceases to refer to it, or uses other domains, with low priority;
+    /// - a clique of such a set: its first pod was scheduled, or it has no scheduled pods any more, with low priority;
+    /// - a node: it was created or deleted, or its labels have other keys: all topologies, with low priority;
     /// - a change or a deletion of its topology object of a scheduler.
-    ///
-    /// A status update also executes the plan: the end of a reference may end the deletion of a topology, or allow the configured levels of the
-    /// default topology.
     fn triggers(ctx: &Context, controller: ControllerBuilder<ClusterTopology>) -> ControllerBuilder<ClusterTopology> {
         let TopologyCaches { topologies, sets, cliques, nodes, .. } = &ctx.caches;
         let default_name: Arc<str> = ctx.config().topology.name.as_str().into();

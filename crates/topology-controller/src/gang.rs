@@ -71,10 +71,10 @@ impl Reconciler for GangReconciler {
 
     /// What triggers a reconcile of a gang, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the gang itself;
-    /// - a change of the number of desired pods of a clique of the gang. A change of the number of scheduled pods triggers a status update;
+    /// - a change of the number of desired pods of a clique of the gang. A change of the number of scheduled pods has low priority;
     /// - the base gang of a scaled gang has become scheduled, if the `PodGroup` of the scaled gang waits for that;
-    /// - a change or a deletion of its `PodGroup`. A change of only the status triggers
-    ///   a status update;
+    /// - a change or a deletion of its `PodGroup`. A change of only the status has
+    ///   low priority;
     /// - a relist of `PodGroup`s, because one that was created and deleted before it has no delta;
     /// - the deletion of a `PodGroup` anywhere in the namespace, if a quota rejected the one of the gang;
     /// - the end of the termination of its namespace, because nothing was created during it.

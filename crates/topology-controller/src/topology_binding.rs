@@ -78,7 +78,7 @@ impl Reconciler for BindingReconciler {
     /// - a change of the binding itself;
     /// - a `ClusterTopology` of the same name: it was created or deleted, or its levels changed;
     /// - a change or a deletion of its topology object of a scheduler;
-    /// - a change of a topology object that the binding names, for a status update.
+    /// - a change of a topology object that the binding names, with low priority.
     fn triggers(
         ctx: &Context,
         controller: ControllerBuilder<ClusterTopologyBinding>,
@@ -93,7 +93,7 @@ impl Reconciler for BindingReconciler {
         });
         controller
             .watches(bindings_of_topology(&caches.topologies, &caches.bindings))
-            .watches(of_references.map(Trigger::StatusOnly))
+            .watches(of_references.map(Trigger::LowPriority))
     }
 
     fn observe(ctx: &Context, binding: &ClusterTopologyBinding, _now: Timestamp) -> Observed {

@@ -1,7 +1,7 @@
 //! The work queue of one controller. It queues each key once, delays keys, and orders them: namespaces take turns, and reconciles come
-//! before status-only reconciles of the same namespace ([`FairQueue`]).
+//! before those with low priority of the same namespace ([`FairQueue`]).
 //!
-//! A status-only trigger waits for [`DEBOUNCE`], so that further triggers of the object are merged into it, and until the cooldown of the
+//! A trigger with low priority waits for [`DEBOUNCE`], so that further triggers of the object are merged into it, and until the cooldown of the
 //! object has ended: after a reconcile, [`COOLDOWN_FACTOR`] times its duration. So an object whose children change all the time uses at most
 //! a tenth of a worker.
 //!
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use self::{delayed_keys::DelayedKeys, fair_queue::FairQueue};
 use crate::{requeue::Requeue, work_queue_metrics::QueueMetrics};
 
-/// A status-only trigger waits this long for further triggers of the same object.
+/// A trigger with low priority waits this long for further triggers of the same object.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// After a reconcile, the next status-only reconcile of the object waits this many times its duration.
+/// After a reconcile, the next reconcile of the object with low priority waits this many times its duration.
 const COOLDOWN_FACTOR: u32 = 10;
 /// The longest cooldown.
 const MAX_COOLDOWN: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub(super) struct Key {
 /// The order of the keys of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
-    StatusOnly,
-    Reconcile,
+    Low,
+    Normal,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct WorkQueue {
     delayed: DelayedKeys,
     /// Keys that workers process, each with the trigger that arrived during the processing.
     processing: BTreeMap<Key, InFlightKey>,
-    /// When a status-only reconcile of the key may run again.
+    /// When a reconcile of the key with low priority may run again.
     cooldowns: BTreeMap<Key, Instant>,
     /// Expired cooldowns are dropped when the number of entries reaches this.
     max_cooldowns: usize,
@@ -79,22 +79,22 @@ impl WorkQueue {
         }
     }
 
-    /// Enqueues the key. A status-only reconcile that waits is merged into it.
+    /// Enqueues the key. A reconcile with low priority that waits is merged into it.
     pub(super) fn add(&mut self, key: Key, now: Instant) {
-        if self.mark_dirty(&key, Priority::Reconcile) {
+        if self.mark_dirty(&key, Priority::Normal) {
             return;
         }
         let was_delayed = self.delayed.remove(&key);
-        if self.queue.push(key, Priority::Reconcile, now) && !was_delayed {
+        if self.queue.push(key, Priority::Normal, now) && !was_delayed {
             self.metrics.added();
         }
         self.update_depth();
     }
 
-    /// Enqueues the key for a status-only reconcile after a debounce, and not before its cooldown ends.
-    pub(super) fn add_status(&mut self, key: Key, now: Instant) {
-        if !self.mark_dirty(&key, Priority::StatusOnly) {
-            self.delay(key, now + DEBOUNCE, Priority::StatusOnly);
+    /// Enqueues the key with low priority after a debounce, and not before its cooldown ends.
+    pub(super) fn add_low_priority(&mut self, key: Key, now: Instant) {
+        if !self.mark_dirty(&key, Priority::Low) {
+            self.delay(key, now + DEBOUNCE, Priority::Low);
         }
     }
 
@@ -102,8 +102,8 @@ impl WorkQueue {
     pub(super) fn add_after(&mut self, key: Key, requeue: Requeue, now: Instant) {
         let (due, priority) = match requeue {
             Requeue::AwaitChange => return,
-            Requeue::After(delay) => (now + delay, Priority::Reconcile),
-            Requeue::StatusAfter(delay) => (now + delay, Priority::StatusOnly),
+            Requeue::After(delay) => (now + delay, Priority::Normal),
+            Requeue::StatusAfter(delay) => (now + delay, Priority::Low),
         };
         self.metrics.retried();
         if !self.mark_dirty(&key, priority) {
@@ -147,8 +147,8 @@ impl WorkQueue {
             self.metrics.cooldowns().set(self.cooldowns.len());
         }
         match dirty {
-            Some(Priority::Reconcile) => self.add(key.clone(), now),
-            Some(Priority::StatusOnly) => self.add_status(key.clone(), now),
+            Some(Priority::Normal) => self.add(key.clone(), now),
+            Some(Priority::Low) => self.add_low_priority(key.clone(), now),
             None => {}
         }
     }
@@ -178,7 +178,7 @@ impl WorkQueue {
         if self.queue.contains(&key) {
             return;
         }
-        let cooldown = self.cooldowns.get(&key).filter(|_| priority == Priority::StatusOnly);
+        let cooldown = self.cooldowns.get(&key).filter(|_| priority == Priority::Low);
         let due = cooldown.map_or(due, |cooldown| due.max(*cooldown));
         if self.delayed.insert(key, due, priority) {
             self.metrics.added();
@@ -196,7 +196,7 @@ impl WorkQueue {
 
     /// Like client-go, the queue counts after deduplication.
     fn update_depth(&self) {
-        self.metrics.set_depth(self.queue.count(Priority::Reconcile), self.queue.count(Priority::StatusOnly));
+        self.metrics.set_depth(self.queue.count(Priority::Normal), self.queue.count(Priority::Low));
         self.metrics.delayed_keys().set(self.delayed.len());
     }
 }

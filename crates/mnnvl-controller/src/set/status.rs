@@ -1,4 +1,4 @@
-//! The condition of a set about its domains. When it is written: `grove-controller/src/status_policy.rs`. pcs-controller writes the other
+//! The condition of a set about its domains. When it is written: `grove-controller/src/status_limiter.rs`. pcs-controller writes the other
 //! fields and conditions.
 
 use grove_api_types::conditions::{self, compute_domains_created};

@@ -1,4 +1,4 @@
-//! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_policy.rs`.
+//! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, RESOURCE_CLAIMS_CREATED};
 use grove_api_types::error_codes::ERR_UNREADABLE_ANNOTATION;
@@ -9,7 +9,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims::template_errors;
 use grove_controller::slim_pod::SlimPod;
-use grove_controller::status_counts::as_count;
+use grove_controller::status_writer::as_count;
 use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

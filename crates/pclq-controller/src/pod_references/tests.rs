@@ -152,7 +152,7 @@ fn clique(uid: &str, replicas: i32, gang: Option<&str>) -> Arc<PodClique> {
 
 fn names(triggers: Vec<Trigger<PodGang>>) -> String {
     let names = triggers.into_iter().map(|trigger| match trigger {
-        Trigger::StatusOnly(gang) => gang.name,
+        Trigger::LowPriority(gang) => gang.name,
         Trigger::Reconcile(gang) | Trigger::Retry(gang) => panic!("{gang}"),
     });
     names.collect::<Vec<_>>().join(" ")

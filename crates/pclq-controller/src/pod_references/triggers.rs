@@ -1,5 +1,5 @@
-//! The gangs whose references a change of a clique or of a pod may change. They are triggered like a status update, so that the changes of many
-//! pods are merged.
+//! The gangs whose references a change of a clique or of a pod may change. They have low priority, so that the changes of many pods are
+//! merged.
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
@@ -23,7 +23,7 @@ pub(super) fn gangs_of_clique(delta: &Delta<PodClique>) -> Vec<Trigger<PodGang>>
     }
     let mut gangs: Vec<_> = old.into_iter().chain(new).filter_map(gang_of).collect();
     gangs.dedup();
-    gangs.into_iter().map(Trigger::StatusOnly).collect()
+    gangs.into_iter().map(Trigger::LowPriority).collect()
 }
 
 /// The gangs of the clique that controls the pod, and of the one that controlled it before the change.
@@ -37,7 +37,7 @@ pub(super) fn gangs_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -
     let clique = |clique: ObjectRef<PodClique>| cliques.get(clique.namespace.as_deref()?, &clique.name);
     let mut gangs: Vec<_> = controllers.into_iter().filter_map(clique).filter_map(|it| gang_of(&it)).collect();
     gangs.dedup();
-    gangs.into_iter().map(Trigger::StatusOnly).collect()
+    gangs.into_iter().map(Trigger::LowPriority).collect()
 }
 
 fn gang_of(clique: &PodClique) -> Option<ObjectRef<PodGang>> {

@@ -13,7 +13,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::name_conflict::NameConflicts;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
-use grove_controller::status_counts::as_count;
+use grove_controller::status_writer::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -124,8 +124,7 @@ fn selector(mut labels: BTreeMap<String, String>) -> String {
 
 /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
 fn is_available(observed: &Observed, replica: &SetReplica) -> bool {
-    let clique =
-        |clique: &Clique| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
+    let clique = |clique: &Clique| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
     let group = |group: &ScalingGroup| observed.active_group(&group.name).is_some_and(group_is_available);
     replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
 }

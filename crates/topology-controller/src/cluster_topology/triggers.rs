@@ -32,7 +32,7 @@ fn of_set_delta(delta: &Delta<SlimSet>, default: &str) -> Vec<Trigger<ClusterTop
     }
     let mut names: Vec<String> = old.into_iter().chain(new).map(|(name, _)| name).collect();
     names.dedup();
-    names.iter().map(|name| Trigger::StatusOnly(ObjectRef::new(name))).collect()
+    names.iter().map(|name| Trigger::LowPriority(ObjectRef::new(name))).collect()
 }
 
 /// The topology of the set of a clique, if the first pod of the clique was scheduled, or the clique has no scheduled pods any more.
@@ -47,7 +47,7 @@ pub(super) fn topologies_of_clique(
             |clique: &Option<Arc<SlimClique>>| clique.as_ref().is_some_and(|clique| clique.has_scheduled_pods());
         let clique = delta.object().filter(|_| is_scheduled(&delta.old) != is_scheduled(&delta.new))?;
         let set = sets.get(&clique.namespace()?, clique.labels().get(PART_OF)?)?;
-        topology_name(&set, &default).map(|name| Trigger::StatusOnly(ObjectRef::new(name)))
+        topology_name(&set, &default).map(|name| Trigger::LowPriority(ObjectRef::new(name)))
     };
     cliques.subscribe().filter_map(move |delta| std::future::ready(of_delta(delta)))
 }
@@ -65,7 +65,7 @@ pub(super) fn all_after_node_change(
     let of_delta = move |delta: Delta<SlimNode>| {
         let keys = |node: &Option<Arc<SlimNode>>| node.as_ref().map(|node| node.label_keys.clone());
         let all = if keys(&delta.old) == keys(&delta.new) { Vec::new() } else { topologies.all() };
-        stream::iter(all).map(|topology| Trigger::StatusOnly(ObjectRef::from_obj(&*topology)))
+        stream::iter(all).map(|topology| Trigger::LowPriority(ObjectRef::from_obj(&*topology)))
     };
     nodes.subscribe().flat_map(of_delta)
 }
@@ -94,7 +94,7 @@ mod tests {
             let names: Vec<_> = triggers
                 .into_iter()
                 .map(|trigger| match trigger {
-                    Trigger::StatusOnly(topology) => topology.name,
+                    Trigger::LowPriority(topology) => topology.name,
                     Trigger::Reconcile(_) | Trigger::Retry(_) => panic!("a reconcile"),
                 })
                 .collect();

@@ -1,4 +1,4 @@
-//! The conditions of a gang about its scheduling. When they are written: `grove-controller/src/status_policy.rs`. pcs-controller writes the
+//! The conditions of a gang about its scheduling. When they are written: `grove-controller/src/status_limiter.rs`. pcs-controller writes the
 //! other conditions and the phase.
 
 use grove_api_types::conditions::{self, gang_scheduling, scheduled};

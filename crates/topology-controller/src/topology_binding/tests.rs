@@ -233,7 +233,7 @@ fn a_cluster_topology_triggers_the_binding_of_its_name_if_its_levels_change() {
         names
             .map(|trigger| match trigger {
                 Trigger::Reconcile(binding) => binding.name,
-                Trigger::StatusOnly(_) | Trigger::Retry(_) => panic!("no reconcile"),
+                Trigger::LowPriority(_) | Trigger::Retry(_) => panic!("no reconcile"),
             })
             .collect::<Vec<_>>()
     };

@@ -1,6 +1,6 @@
 //! Queued keys. Namespaces take turns: a tenant with thousands of queued keys delays any other tenant by at most one reconcile. In its turn, a
-//! namespace gets its oldest reconcile, and if it has none its oldest status-only reconcile. Every fourth turn prefers a status-only
-//! reconcile, so that statuses change while many objects are created.
+//! namespace gets its oldest reconcile, and if it has none its oldest one with low priority. Every fourth turn prefers one with low priority,
+//! so that statuses change while many objects are created.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Key, Priority};
 
-/// Every turn of this number prefers a status-only reconcile.
-const STATUS_TURN: u32 = 4;
+/// Every turn of this number prefers a reconcile with low priority.
+const LOW_PRIORITY_TURN: u32 = 4;
 
 /// Queued keys with their times of arrival. Each key is queued once.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct FairQueue {
     /// The namespaces with queued keys, in the order of their next turns.
     turns: VecDeque<String>,
     keys: BTreeMap<Key, Priority>,
-    status_only: usize,
+    low_priority: usize,
 }
 
 /// The keys of one namespace, in order of arrival.
@@ -34,8 +34,8 @@ impl FairQueue {
     /// The number of keys of this priority.
     pub(super) fn count(&self, priority: Priority) -> usize {
         match priority {
-            Priority::Reconcile => self.keys.len() - self.status_only,
-            Priority::StatusOnly => self.status_only,
+            Priority::Normal => self.keys.len() - self.low_priority,
+            Priority::Low => self.low_priority,
         }
     }
 
@@ -43,14 +43,14 @@ impl FairQueue {
         self.keys.contains_key(key)
     }
 
-    /// Queues a key. One that is queued for a status-only reconcile may become a reconcile. Returns whether the key was not queued.
+    /// Queues a key. One that is queued with low priority may get normal priority. Returns whether the key was not queued.
     pub(super) fn push(&mut self, key: Key, priority: Priority, since: Instant) -> bool {
         let existing = self.keys.get(&key).copied();
         if existing >= Some(priority) {
             return false;
         }
         self.remove(&key);
-        self.status_only += usize::from(priority == Priority::StatusOnly);
+        self.low_priority += usize::from(priority == Priority::Low);
         self.keys.insert(key.clone(), priority);
         let is_first = !self.namespaces.contains_key(&key.namespace);
         if is_first {
@@ -87,7 +87,7 @@ impl FairQueue {
 
     fn forget(&mut self, key: &Key) -> Option<Priority> {
         let priority = self.keys.remove(key)?;
-        self.status_only -= usize::from(priority == Priority::StatusOnly);
+        self.low_priority -= usize::from(priority == Priority::Low);
         Some(priority)
     }
 }
@@ -95,13 +95,13 @@ impl FairQueue {
 impl NamespaceQueue {
     fn of(&mut self, priority: Priority) -> &mut VecDeque<(Key, Instant)> {
         match priority {
-            Priority::Reconcile => &mut self.reconciles,
-            Priority::StatusOnly => &mut self.statuses,
+            Priority::Normal => &mut self.reconciles,
+            Priority::Low => &mut self.statuses,
         }
     }
 
     fn pop(&mut self) -> Option<(Key, Instant)> {
-        self.turn = (self.turn + 1) % STATUS_TURN;
+        self.turn = (self.turn + 1) % LOW_PRIORITY_TURN;
         let (first, second) = match self.turn {
             0 => (&mut self.statuses, &mut self.reconciles),
             _ => (&mut self.reconciles, &mut self.statuses),
@@ -123,19 +123,19 @@ mod tests {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// Keys whose names begin with `s` are status-only reconciles.
+    /// Keys whose names begin with `s` have low priority.
     fn queue(keys: &[&str]) -> FairQueue {
         let (mut queue, now) = (FairQueue::default(), Instant::now());
         for text in keys {
             let key = key(text);
-            let priority = if key.name.starts_with('s') { Priority::StatusOnly } else { Priority::Reconcile };
+            let priority = if key.name.starts_with('s') { Priority::Low } else { Priority::Normal };
             queue.push(key, priority, now);
         }
         queue
     }
 
     fn counts(queue: &FairQueue) -> [usize; 2] {
-        [Priority::Reconcile, Priority::StatusOnly].map(|priority| queue.count(priority))
+        [Priority::Normal, Priority::Low].map(|priority| queue.count(priority))
     }
 
     fn popped(mut queue: FairQueue) -> Vec<String> {
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_status_only_reconcile_becomes_a_reconcile_and_not_the_reverse() {
+    fn a_queued_key_may_get_normal_priority_and_not_the_reverse() {
         let (mut queue, now) = (queue(&["a/s1", "a/s2"]), Instant::now());
-        assert!(!queue.push(key("a/s2"), Priority::Reconcile, now));
-        assert!(!queue.push(key("a/s2"), Priority::StatusOnly, now));
+        assert!(!queue.push(key("a/s2"), Priority::Normal, now));
+        assert!(!queue.push(key("a/s2"), Priority::Low, now));
         assert_eq!(counts(&queue), [1, 1]);
         assert_eq!(popped(queue), ["a/s2", "a/s1"]);
     }
@@ -175,7 +175,7 @@ mod tests {
     fn a_namespace_that_returns_is_behind_the_others() {
         let mut queue = queue(&["a/1", "b/1", "b/2"]);
         assert_eq!(queue.pop().unwrap().0, key("a/1"));
-        assert!(queue.push(key("a/2"), Priority::Reconcile, Instant::now()));
+        assert!(queue.push(key("a/2"), Priority::Normal, Instant::now()));
         assert_eq!(popped(queue), ["b/1", "a/2", "b/2"]);
     }
 

@@ -59,10 +59,10 @@ fn a_key_is_queued_once_and_processed_once_at_a_time() {
 }
 
 #[test]
-fn reconciles_run_before_status_only_reconciles_and_replace_them() {
+fn reconciles_run_before_those_with_low_priority_and_replace_them() {
     let (mut queue, now) = (queue(1), Instant::now());
     for name in ["a", "b", "c"] {
-        queue.add_status(key(name), now);
+        queue.add_low_priority(key(name), now);
     }
     queue.add(key("b"), now + DEBOUNCE);
     assert_eq!(names(&mut queue, now + DEBOUNCE), ["b"]);
@@ -73,11 +73,11 @@ fn reconciles_run_before_status_only_reconciles_and_replace_them() {
 }
 
 #[test]
-fn status_only_triggers_of_one_object_are_merged() {
+fn triggers_with_low_priority_of_one_object_are_merged() {
     let (mut queue, now) = (queue(10), Instant::now());
-    queue.add_status(key("a"), now);
+    queue.add_low_priority(key("a"), now);
     assert_eq!(queue.next_due(), Some(now + DEBOUNCE));
-    queue.add_status(key("a"), now + DEBOUNCE / 2);
+    queue.add_low_priority(key("a"), now + DEBOUNCE / 2);
     assert_eq!(names(&mut queue, now + DEBOUNCE - MS), Vec::<String>::new());
     assert_eq!(names(&mut queue, now + DEBOUNCE), ["a"], "a further trigger does not extend the debounce");
     queue.done(&key("a"), Duration::ZERO, now + DEBOUNCE);
@@ -92,11 +92,11 @@ fn the_cooldown_follows_the_duration_of_the_last_reconcile_up_to_a_bound() {
         queue.add(key("a"), now);
         assert_eq!(names(&mut queue, now), ["a"]);
         queue.done(&key("a"), took, now);
-        queue.add_status(key("a"), now);
+        queue.add_low_priority(key("a"), now);
         assert_eq!(queue.next_due(), Some(now + expected), "{took:?}");
         let later = now + MAX_COOLDOWN * 10;
         assert_eq!(next(&mut queue, later), "a");
-        queue.add_status(key("a"), later);
+        queue.add_low_priority(key("a"), later);
         assert_eq!(queue.next_due(), Some(later + DEBOUNCE), "an old reconcile causes no cooldown");
     }
 }
@@ -119,7 +119,7 @@ fn a_status_trigger_during_a_reconcile_leads_to_another_one_after_the_cooldown()
     let (mut queue, now) = (queue(10), Instant::now());
     queue.add(key("a"), now);
     assert_eq!(names(&mut queue, now), ["a"]);
-    queue.add_status(key("a"), now);
+    queue.add_low_priority(key("a"), now);
     queue.done(&key("a"), MS * 50, now);
     assert_eq!(queue.next_due(), Some(now + MS * 50 * COOLDOWN_FACTOR));
 }
@@ -161,7 +161,7 @@ fn no_more_keys_are_processed_than_workers_exist() {
         queue.add(key(name), now);
     }
     assert_eq!(names(&mut queue, now), ["a", "b"]);
-    queue.add_status(key("d"), now);
+    queue.add_low_priority(key("d"), now);
     assert_eq!(queue.next_due(), None, "the next one starts when one of them is done");
     queue.done(&key("b"), Duration::ZERO, now);
     assert_eq!(names(&mut queue, now), ["c"]);
@@ -173,7 +173,7 @@ fn the_state_of_a_deleted_object_is_dropped() {
     for name in ["processed", "queued"] {
         queue.add(key(name), now);
     }
-    queue.add_status(key("delayed"), now);
+    queue.add_low_priority(key("delayed"), now);
     assert_eq!(names(&mut queue, now), ["processed"]);
     queue.add(key("processed"), now);
     for name in ["processed", "queued", "delayed"] {
@@ -190,8 +190,8 @@ fn every_delayed_key_is_counted() {
     let (mut queue, now) = (queue(10), Instant::now());
     let delayed_keys = queue.metrics.delayed_keys().clone();
     queue.add_after(key("retry"), Requeue::After(MS), now);
-    queue.add_status(key("status"), now);
-    queue.add_status(key("deleted"), now);
+    queue.add_low_priority(key("status"), now);
+    queue.add_low_priority(key("deleted"), now);
     assert_eq!(delayed_keys.get(), 3);
     queue.remove(&key("deleted"));
     assert_eq!(delayed_keys.get(), 2);
@@ -219,8 +219,8 @@ async fn the_metrics_count_keys_after_deduplication_and_the_work_in_progress() {
     for name in ["a", "b", "a"] {
         queue.add_after(key(name), Requeue::After(MS), now);
     }
-    queue.add_status(key("c"), now);
-    queue.add_status(key("c"), now);
+    queue.add_low_priority(key("c"), now);
+    queue.add_low_priority(key("c"), now);
     assert_eq!(metrics(&registry, ["adds_total", "retries_total", "depth"]), ["3", "3", "0"]);
     assert_eq!(names(&mut queue, now + MS), ["a"]);
     assert_eq!(metrics(&registry, ["adds_total", "depth"]), ["3", "1"], "a due key is not added again");
@@ -229,7 +229,7 @@ async fn the_metrics_count_keys_after_deduplication_and_the_work_in_progress() {
     assert_eq!(metrics(&registry, in_progress), ["1", "1"]);
     queue.done(&key("a"), MS, Instant::now());
     assert_eq!(names(&mut queue, Instant::now()), ["b"]);
-    assert_eq!(metrics(&registry, ["depth"]), ["1"], "the status-only reconcile is due");
+    assert_eq!(metrics(&registry, ["depth"]), ["1"], "the reconcile with low priority is due");
     tokio::time::advance(MS * 1000).await;
     assert_eq!(metrics(&registry, in_progress), ["1", "1"]);
     queue.done(&key("b"), MS, Instant::now());

@@ -6,7 +6,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
 use grove_controller::slim_pod::SlimPod;
-use grove_controller::status_counts::as_count;
+use grove_controller::status_writer::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 

@@ -86,7 +86,7 @@ fn triggered_by_gang(old: &PodGang, new: &PodGang) -> String {
     let delta = Delta { old: Some(old.clone().into()), new: Some(new.clone().into()) };
     let triggers = cliques_of_gang(&delta).into_iter().map(|trigger| match trigger {
         Trigger::Reconcile(clique) | Trigger::Retry(clique) => format!("{}!", clique.name),
-        Trigger::StatusOnly(clique) => clique.name,
+        Trigger::LowPriority(clique) => clique.name,
     });
     triggers.collect::<Vec<_>>().join(" ")
 }
