@@ -7,8 +7,8 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
-use grove_controller::status_writer::as_count;
 use grove_controller::status_limiter::StatusChange;
+use grove_controller::status_writer::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 

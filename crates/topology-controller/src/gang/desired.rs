@@ -8,7 +8,7 @@ mod pod_group;
 
 use pod_group::PodGroups;
 
-/// The kinds of children of a gang: one row for each backend of `pod_groups.rs`.
+/// The kinds of children of a gang: one row for each API of `pod_groups.rs`.
 pub(crate) const CHILD_KINDS: ChildKinds<GangOwner> = ChildKinds::in_creation_order(&[
     &PodGroups::<WorkloadApi>::NEW,
     &PodGroups::<Kai>::NEW,

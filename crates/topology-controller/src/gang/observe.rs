@@ -12,7 +12,7 @@ use super::Context;
 use super::observed::{BaseGang, Observed};
 use crate::base_gangs::is_scheduled;
 use crate::informers::GangCaches;
-use crate::pod_groups::{self, backend};
+use crate::pod_groups::{self, PodGroupApi};
 
 /// The snapshot of `gang`.
 pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
@@ -51,7 +51,7 @@ pub(super) fn observe(ctx: &Context, gang: &PodGang) -> Observed {
 /// The base gang that must be scheduled before the `PodGroup` is created. It is not read if the `PodGroup` exists.
 fn awaited_base_gang(caches: &GangCaches, observed: &Observed) -> Option<BaseGang> {
     let gang = &observed.gang;
-    backend(observed.scheduler).filter(|backend| backend.awaits_base_gang)?;
+    PodGroupApi::of(observed.scheduler).filter(|api| api.awaits_base_gang())?;
     observed.pod_group_name().filter(|_| observed.live_pod_group().is_none())?;
     let name = pod_group::base_gang(gang)?;
     let namespace = gang.namespace().unwrap_or_default();

@@ -17,7 +17,7 @@ use grove_controller::plan::Waiting;
 use grove_runtime::caches::Availability;
 use kube::ResourceExt;
 
-use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, as_wanted, backend, unreadable};
+use crate::pod_groups::{DesiredPodGroup, GangExpansion, LivePodGroup, PodGroupApi, as_wanted, unreadable};
 use crate::slim_clique::SlimClique;
 
 /// A gang, its cliques and its `PodGroup`, as in the caches.
@@ -67,9 +67,9 @@ impl Observed {
     /// The gang with everything that its `PodGroup` is computed from.
     pub(crate) fn expand(&self) -> GangExpansion<'_> {
         let Self { gang, scheduler, .. } = self;
-        let pod_group = backend(*scheduler).zip(self.pod_group_name()).map(|(backend, name)| DesiredPodGroup {
+        let pod_group = PodGroupApi::of(*scheduler).zip(self.pod_group_name()).map(|(api, name)| DesiredPodGroup {
             name,
-            spec: self.unavailable().map_or_else(|| (backend.spec)(&as_wanted(gang, &self.cliques)), Err),
+            spec: self.unavailable().map_or_else(|| api.spec(&as_wanted(gang, &self.cliques)), Err),
             delay: self.delay(),
         });
         GangExpansion { gang, scheduler: *scheduler, pod_group }
@@ -77,12 +77,12 @@ impl Observed {
 
     /// The name of the `PodGroup` of the gang; `None` if the gang has none.
     pub(crate) fn pod_group_name(&self) -> Option<String> {
-        (backend(self.scheduler)?.name)(&self.gang)
+        PodGroupApi::of(self.scheduler)?.name(&self.gang)
     }
 
     /// The `PodGroup` of the gang, if it exists.
     pub(crate) fn live_pod_group(&self) -> Option<LivePodGroup<'_>> {
-        (backend(self.scheduler)?.live)(&self.children, &self.pod_group_name()?)
+        PodGroupApi::of(self.scheduler)?.live(&self.children, &self.pod_group_name()?)
     }
 
     /// Why the `PodGroup` is not created yet although the API server serves the kind. An object of its name is adopted or reported at once.
@@ -95,13 +95,13 @@ impl Observed {
 
     /// Why no `PodGroup` can be created for the scheduler.
     pub(crate) fn unavailable(&self) -> Option<Waiting> {
-        backend(self.scheduler)?.unavailable(self.availability?)
+        PodGroupApi::of(self.scheduler)?.unavailable(self.availability?)
     }
 
     /// Why it is unknown which `PodGroup` the gang should have: its label or its annotations have values that this service cannot use.
     pub(crate) fn unreadable(&self) -> Option<Waiting> {
         self.unknown_scheduler()
-            .or_else(|| (backend(self.scheduler)?.unreadable_annotation)(&self.gang).map(unreadable))
+            .or_else(|| PodGroupApi::of(self.scheduler)?.unreadable_annotation(&self.gang).map(unreadable))
     }
 
     /// The label names another scheduler than that of the gang, so it is not configured.
@@ -117,8 +117,8 @@ impl Observed {
 
     /// Why the spec of the `PodGroup` is unknown although the API server serves the kind.
     pub(crate) fn unknown_spec(&self) -> Option<Waiting> {
-        let backend = backend(self.scheduler).filter(|_| self.unavailable().is_none())?;
-        (backend.spec)(&self.gang).err()
+        let api = PodGroupApi::of(self.scheduler).filter(|_| self.unavailable().is_none())?;
+        api.spec(&self.gang).err()
     }
 
     /// The labels of every object of the set.

@@ -7,7 +7,7 @@ use grove_controller::plan::{Plan, Waiting, WarningEvent};
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::pod_groups::{GangExpansion, backend};
+use crate::pod_groups::{GangExpansion, PodGroupApi};
 
 /// The reasons about an object with the name of the `PodGroup` that only a user can resolve.
 const FOREIGN_OBJECT: [&str; 2] = [available::NAME_CONFLICT, available::UNREADABLE_OBJECT];
@@ -37,9 +37,9 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 
 /// Why an existing `PodGroup` is not what it should be: it is terminating, or its spec is unknown, so that it stays as it is.
 fn waiting_of_existing(observed: &Observed, expansion: &GangExpansion<'_>) -> Option<Waiting> {
-    let backend = backend(observed.scheduler)?;
+    let api = PodGroupApi::of(observed.scheduler)?;
     if let Some(live) = observed.live_pod_group().filter(|live| live.is_terminating) {
-        let message = format!("PodGroup {} is being deleted; {}", live.name, backend.after_deletion);
+        let message = format!("PodGroup {} is being deleted; {}", live.name, api.after_deletion());
         return Some(Waiting::new(available::NAME_TERMINATING, message));
     }
     expansion.pod_group.as_ref()?.spec.as_ref().err().cloned()
@@ -47,7 +47,7 @@ fn waiting_of_existing(observed: &Observed, expansion: &GangExpansion<'_>) -> Op
 
 /// Warnings about what only a user can resolve, unless a condition of the gang reports it: then an earlier warning did, too.
 fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
-    let unknown_spec_event = backend(observed.scheduler).map_or("", |backend| backend.unknown_spec_event);
+    let unknown_spec_event = PodGroupApi::of(observed.scheduler).map_or("", PodGroupApi::unknown_spec_event);
     let is_of_spec = |waiting: &Waiting| observed.unknown_spec().is_some_and(|unknown| unknown == *waiting);
     let reason = |waiting: &Waiting| match waiting.reason {
         reason if FOREIGN_OBJECT.contains(&reason) => Some(events::POD_GROUP_CREATE_OR_UPDATE_FAILED),

@@ -24,7 +24,7 @@ mod workload_api;
 
 use super::observed::Observed;
 use super::{CHILD_KINDS, plan, status};
-use crate::pod_groups::backend;
+use crate::pod_groups::PodGroupApi;
 use crate::slim_clique::SlimClique;
 
 fn at(seconds: i64) -> Timestamp {
@@ -263,9 +263,8 @@ fn volcano_gets_a_policy_per_clique_and_minimums_of_one() {
 
 /// Without its row, a plan neither creates a `PodGroup` nor waits for one, so that `GangScheduling` would be true.
 #[test]
-fn the_children_of_gangs_have_the_kind_of_each_backend() {
-    let backends = Scheduler::ALL.into_iter().filter_map(|(_, scheduler)| backend(scheduler));
-    let kinds: Vec<String> = backends.map(|backend| (backend.group_kind)()).collect();
+fn the_children_of_gangs_have_the_kind_of_each_api() {
+    let kinds = PodGroupApi::ALL.map(PodGroupApi::group_kind);
     assert_eq!(CHILD_KINDS.kinds().collect::<Vec<_>>(), kinds);
 }
 

@@ -6,13 +6,13 @@ use serde_json::json;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding};
 
-use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano, WorkloadApi};
+use crate::pod_groups::{ApiType, Kai, PodGroup, Volcano, WorkloadApi};
 use crate::scheduler_topologies::{self, SchedulerTopology, SchedulerTopologyApi};
 use crate::slim_clique::SlimClique;
 use crate::slim_node::SlimNode;
 use crate::slim_set::SlimSet;
 
-fn check_pod_groups<A: PodGroupApi>() {
+fn check_pod_groups<A: ApiType>() {
     let condition = json!({ "status": "True", "reason": "Scheduled", "message": "m", "reasons": [{ "message": "r" }] });
     let mut conditions = json!([condition, condition]);
     (conditions[0]["type"], conditions[1]["type"]) = (json!("t"), json!("PodGroupScheduled"));

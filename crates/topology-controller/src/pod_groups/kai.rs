@@ -8,76 +8,62 @@ use grove_controller::plan::Waiting;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
-use super::{PodGroupApi, min_member};
+use super::min_member;
 
 /// KAI's own annotation for the name of the topology.
 const TOPOLOGY: &str = "kai.scheduler/topology";
 /// KAI writes this label.
 const NODE_POOL: &str = "kai.scheduler/node-pool";
 
-/// The API of KAI.
-#[derive(Debug)]
-pub(crate) struct Kai;
+pub(super) const GROUP: &str = "scheduling.run.ai";
+pub(super) const VERSION: &str = "v2alpha2";
+pub(super) const RETAINED_LABELS: &[&str] = &[kai::QUEUE, NODE_POOL];
+pub(super) const RETAINED_FIELDS: &[&str] = &["queue"];
+pub(super) const UNKNOWN_SPEC_EVENT: &str = "KAIBackendMappingFailed";
 
-impl PodGroupApi for Kai {
-    const SCHEDULER: Scheduler = Scheduler::Kai;
-    const GROUP: &'static str = "scheduling.run.ai";
-    const RETAINED_LABELS: &'static [&'static str] = &[kai::QUEUE, NODE_POOL];
-    const HAS_ANNOTATIONS: bool = true;
-    const UNKNOWN_SPEC_EVENT: &'static str = "KAIBackendMappingFailed";
-
-    fn version() -> &'static str {
-        "v2alpha2"
-    }
-
-    fn retained_fields(_gang: &PodGang) -> &'static [&'static str] {
-        &["queue"]
-    }
-
-    fn spec(gang: &PodGang) -> Result<Value, Waiting> {
-        let topology = topology(gang)?;
-        let of_gang = levels(gang.spec.topology_constraint.as_ref());
-        let constraint = |constraint: Option<&TopologyConstraint>| {
-            let Levels { required, preferred } = levels(constraint);
-            let is_some = required.is_some() || preferred.is_some();
-            if is_some {
-                json!({ "topology": topology, "requiredTopologyLevel": required, "preferredTopologyLevel": preferred })
-            } else {
-                Value::Null
-            }
-        };
-        let configs =
-            gang.spec.topology_constraint_group_configs.iter().filter(|config| !config.pod_group_names.is_empty());
-        let parents = configs.clone().map(|config| {
-            json!({ "name": config.name, "minSubGroup": config.pod_group_names.len(), "parent": null,
+pub(super) fn spec(gang: &PodGang) -> Result<Value, Waiting> {
+    let topology = topology(gang)?;
+    let of_gang = levels(gang.spec.topology_constraint.as_ref());
+    let constraint = |constraint: Option<&TopologyConstraint>| {
+        let Levels { required, preferred } = levels(constraint);
+        let is_some = required.is_some() || preferred.is_some();
+        if is_some {
+            json!({ "topology": topology, "requiredTopologyLevel": required, "preferredTopologyLevel": preferred })
+        } else {
+            Value::Null
+        }
+    };
+    let configs =
+        gang.spec.topology_constraint_group_configs.iter().filter(|config| !config.pod_group_names.is_empty());
+    let parents = configs.clone().map(|config| {
+        json!({ "name": config.name, "minSubGroup": config.pod_group_names.len(), "parent": null,
                 "topologyConstraint": constraint(config.topology_constraint.as_ref()) })
-        });
-        let parent_of: Map<String, Value> = configs
-            .flat_map(|config| config.pod_group_names.iter().map(|group| (group.clone(), json!(config.name))))
-            .collect();
-        let groups = gang.spec.podgroups.iter().map(|group| {
-            json!({ "name": group.name, "minMember": group.min_replicas,
+    });
+    let parent_of: Map<String, Value> = configs
+        .flat_map(|config| config.pod_group_names.iter().map(|group| (group.clone(), json!(config.name))))
+        .collect();
+    let groups = gang.spec.podgroups.iter().map(|group| {
+        json!({ "name": group.name, "minMember": group.min_replicas,
                 "parent": parent_of.get(&group.name).cloned().unwrap_or_default(),
                 "topologyConstraint": constraint(group.topology_constraint.as_ref()) })
-        });
-        let has_constraint = of_gang.required.is_some() || of_gang.preferred.is_some();
-        Ok(json!({
-            "minMember": min_member(gang),
-            "queue": queue(gang)?,
-            "priorityClassName": gang.spec.priority_class_name,
-            "subGroups": parents.chain(groups).collect::<Vec<_>>(),
-            "topologyConstraint": { "topology": has_constraint.then_some(topology).flatten(),
-                "requiredTopologyLevel": of_gang.required, "preferredTopologyLevel": of_gang.preferred },
-        }))
-    }
+    });
+    let has_constraint = of_gang.required.is_some() || of_gang.preferred.is_some();
+    Ok(json!({
+        "minMember": min_member(gang),
+        "queue": queue(gang)?,
+        "priorityClassName": gang.spec.priority_class_name,
+        "subGroups": parents.chain(groups).collect::<Vec<_>>(),
+        "topologyConstraint": { "topology": has_constraint.then_some(topology).flatten(),
+            "requiredTopologyLevel": of_gang.required, "preferredTopologyLevel": of_gang.preferred },
+    }))
+}
 
-    fn message(status: &Value) -> Option<String> {
-        let condition = status["schedulingConditions"].as_array()?.last()?;
-        // Newer versions write a list of reasons, each with a message, in place of the message.
-        let of_reasons = condition["reasons"].as_array().into_iter().flatten().map(|reason| &reason["message"]);
-        let mut messages = [&condition["message"]].into_iter().chain(of_reasons).filter_map(Value::as_str);
-        messages.find(|message| !message.is_empty()).map(str::to_owned)
-    }
+pub(super) fn message(status: &Value) -> Option<String> {
+    let condition = status["schedulingConditions"].as_array()?.last()?;
+    // Newer versions write a list of reasons, each with a message, in place of the message.
+    let of_reasons = condition["reasons"].as_array().into_iter().flatten().map(|reason| &reason["message"]);
+    let mut messages = [&condition["message"]].into_iter().chain(of_reasons).filter_map(Value::as_str);
+    messages.find(|message| !message.is_empty()).map(str::to_owned)
 }
 
 /// The keys of node labels by which pods are packed.

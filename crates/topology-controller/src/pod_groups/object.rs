@@ -20,6 +20,36 @@ use crate::json::without_nulls;
 /// The number of characters of a message that is reported.
 const MAX_MESSAGE: usize = 1024;
 
+/// An API as a type: caches and writes know a kind by its type.
+pub(crate) trait ApiType: Send + Sync + 'static {
+    /// The API.
+    const API: PodGroupApi;
+}
+
+/// [`PodGroupApi::Workload`].
+#[derive(Debug)]
+pub(crate) struct WorkloadApi;
+
+/// [`PodGroupApi::Kai`].
+#[derive(Debug)]
+pub(crate) struct Kai;
+
+/// [`PodGroupApi::Volcano`].
+#[derive(Debug)]
+pub(crate) struct Volcano;
+
+impl ApiType for WorkloadApi {
+    const API: PodGroupApi = PodGroupApi::Workload;
+}
+
+impl ApiType for Kai {
+    const API: PodGroupApi = PodGroupApi::Kai;
+}
+
+impl ApiType for Volcano {
+    const API: PodGroupApi = PodGroupApi::Volcano;
+}
+
 /// A `PodGroup` in the API `A`.
 pub(crate) struct PodGroup<A> {
     metadata: ObjectMeta,
@@ -38,7 +68,7 @@ pub(crate) struct LivePodGroup<'a> {
     pub(crate) name: &'a str,
     /// Whether it is terminating.
     pub(crate) is_terminating: bool,
-    /// What the scheduler reports about it. See [`PodGroupApi::message`].
+    /// What the scheduler reports about it.
     pub(crate) message: Option<&'a str>,
     /// Its spec.
     pub(crate) spec: &'a Value,
@@ -76,21 +106,21 @@ impl<A> Debug for PodGroup<A> {
     }
 }
 
-impl<A: PodGroupApi> Serialize for PodGroup<A> {
+impl<A: ApiType> Serialize for PodGroup<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("PodGroup", 2)?;
         object.serialize_field("metadata", &self.metadata)?;
-        object.serialize_field("spec", &A::encode(without_nulls(&self.spec)))?;
+        object.serialize_field("spec", &A::API.encode(without_nulls(&self.spec)))?;
         object.end()
     }
 }
 
-impl<'de, A: PodGroupApi> Deserialize<'de> for PodGroup<A> {
+impl<'de, A: ApiType> Deserialize<'de> for PodGroup<A> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let DecodedChild { metadata, spec, status } = decode_child::<PodGang, D, Value, Value>(from)?;
         // Anybody may set Grove's label, so the spec of an orphan is not stored.
         let is_child = controller_of(&metadata).is_some_and(is_of_kind::<PodGang>);
-        let message = status.as_ref().and_then(A::message).map(|message| shortened(&message));
+        let message = status.as_ref().and_then(|status| A::API.message(status)).map(|message| shortened(&message));
         let spec = spec.filter(|_| is_child).unwrap_or_default();
         Ok(Self { metadata, spec, message, retained_fields: &[], api: PhantomData })
     }
@@ -101,7 +131,7 @@ fn shortened(message: &str) -> String {
     message.chars().take(MAX_MESSAGE).collect()
 }
 
-impl<A: PodGroupApi> Resource for PodGroup<A> {
+impl<A: ApiType> Resource for PodGroup<A> {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 
@@ -110,11 +140,11 @@ impl<A: PodGroupApi> Resource for PodGroup<A> {
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        A::GROUP.into()
+        A::API.group().into()
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        A::version().into()
+        A::API.version().into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {

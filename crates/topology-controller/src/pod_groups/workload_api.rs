@@ -6,7 +6,6 @@
 use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::pack_affinity::{GangPacking, digest};
 use grove_api_types::pod_group::{self, ApiVersion, PackRecord, PodGroupRef, PodGroupSpec};
-use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
 use grove_controller::children::ByName;
 use grove_controller::plan::Waiting;
@@ -14,7 +13,7 @@ use grove_controller::workload_api;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{PodGroup, PodGroupApi, unreadable};
+use super::{PodGroup, WorkloadApi, unreadable};
 use crate::slim_clique::SlimClique;
 
 /// The scheduler preempts all pods of the `PodGroup` together, or none.
@@ -27,69 +26,56 @@ pub(crate) const POD_GROUP_SCHEDULED: &str = "PodGroupScheduled";
 const PREEMPTION_GATE: &str = "WorkloadAwarePreemption";
 const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling";
 
-/// The workload API.
-#[derive(Debug)]
-pub(crate) struct WorkloadApi;
+pub(super) const GROUP: &str = pod_group::GROUP;
+pub(super) const AFTER_DELETION: &str =
+    "the pods of the gang stay in it, and the next incarnation of the gang uses another name";
 
-impl PodGroupApi for WorkloadApi {
-    const SCHEDULER: Scheduler = Scheduler::Kube;
-    const GROUP: &'static str = pod_group::GROUP;
-    const USE_OTHER_VERSION: Option<fn() -> String> = Some(|| {
-        workload_api::use_other_version();
-        PodGroup::<Self>::url_path(&(), None)
-    });
-    const RETAINED_LABELS: &'static [&'static str] = &[];
-    const HAS_ANNOTATIONS: bool = false;
-    const UNKNOWN_SPEC_EVENT: &'static str = "";
-    const HAS_IMMUTABLE_SPEC: bool = true;
-    const AWAITS_BASE_GANG: bool = true;
-    const AFTER_DELETION: &'static str =
-        "the pods of the gang stay in it, and the next incarnation of the gang uses another name";
+pub(super) fn version() -> &'static str {
+    workload_api::version().name()
+}
 
-    fn version() -> &'static str {
-        workload_api::version().name()
-    }
+/// Changes to the other version of the API, and returns its URL path.
+pub(super) fn use_other_version() -> String {
+    workload_api::use_other_version();
+    PodGroup::<WorkloadApi>::url_path(&(), None)
+}
 
-    fn name(gang: &PodGang) -> Option<String> {
-        pod_group::name_in_annotation(&gang.name_any(), gang).ok().flatten().map(str::to_owned)
-    }
+pub(super) fn name(gang: &PodGang) -> Option<String> {
+    pod_group::name_in_annotation(&gang.name_any(), gang).ok().flatten().map(str::to_owned)
+}
 
-    fn unreadable_annotation(gang: &PodGang) -> Option<UnreadableAnnotation> {
-        PodGroupRef::of_gang(gang).err()
-    }
+pub(super) fn unreadable_annotation(gang: &PodGang) -> Option<UnreadableAnnotation> {
+    PodGroupRef::of_gang(gang).err()
+}
 
-    fn retained_fields(_gang: &PodGang) -> &'static [&'static str] {
-        &[]
-    }
+/// The API server requires a minimum of at least 1.
+pub(super) fn spec(gang: &PodGang) -> Result<Value, Waiting> {
+    let record = PodGroupRef::of_gang(gang).map_err(unreadable)?.map(|group| group.spec).unwrap_or_default();
+    let constraints = key(&record).map(|key| json!({ "topology": [{ "key": key }] }));
+    Ok(json!({
+        "schedulingPolicy": { "gang": { "minCount": record.min_count.max(1) } },
+        "disruptionMode": DISRUPTION_MODE,
+        "priorityClassName": record.priority_class_name,
+        "schedulingConstraints": constraints,
+    }))
+}
 
-    /// The API server requires a minimum of at least 1.
-    fn spec(gang: &PodGang) -> Result<Value, Waiting> {
-        let record = PodGroupRef::of_gang(gang).map_err(unreadable)?.map(|group| group.spec).unwrap_or_default();
-        let constraints = key(&record).map(|key| json!({ "topology": [{ "key": key }] }));
-        Ok(json!({
-            "schedulingPolicy": { "gang": { "minCount": record.min_count.max(1) } },
-            "disruptionMode": DISRUPTION_MODE,
-            "priorityClassName": record.priority_class_name,
-            "schedulingConstraints": constraints,
-        }))
-    }
+pub(super) fn encode_for_version(spec: Value) -> Value {
+    encode(spec, workload_api::version())
+}
 
-    fn encode(spec: Value) -> Value {
-        encode(spec, workload_api::version())
-    }
+/// The reason and the message of the condition [`POD_GROUP_SCHEDULED`]. The message is empty once the pods are scheduled.
+pub(super) fn message(status: &Value) -> Option<String> {
+    let mut conditions = status["conditions"].as_array()?.iter();
+    let condition = conditions.find(|condition| condition["type"] == POD_GROUP_SCHEDULED)?;
+    let texts = ["reason", "message"].map(|field| condition[field].as_str().unwrap_or_default());
+    Some(texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": "))
+}
 
-    /// The reason and the message of the condition [`POD_GROUP_SCHEDULED`]. The message is empty once the pods are scheduled.
-    fn message(status: &Value) -> Option<String> {
-        let mut conditions = status["conditions"].as_array()?.iter();
-        let condition = conditions.find(|condition| condition["type"] == POD_GROUP_SCHEDULED)?;
-        let texts = ["reason", "message"].map(|field| condition[field].as_str().unwrap_or_default());
-        Some(texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": "))
-    }
-
-    fn not_served_remedy() -> String {
-        let versions = [ApiVersion::V1Alpha2, ApiVersion::V1Beta1].map(ApiVersion::name).join(" or ");
-        format!("enable the API {}/{versions} and the feature gate GenericWorkload", Self::GROUP)
-    }
+/// What an administrator does so that the API server serves the kind.
+pub(super) fn not_served_remedy() -> String {
+    let versions = [ApiVersion::V1Alpha2, ApiVersion::V1Beta1].map(ApiVersion::name).join(" or ");
+    format!("enable the API {GROUP}/{versions} and the feature gate GenericWorkload")
 }
 
 /// The spec of version 1.36 in the format of `version`.

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::json::merge_patch;
-use crate::pod_groups::{DesiredPodGroup, GangExpansion, GangOwner, PodGroup, PodGroupApi, rule};
+use crate::pod_groups::{ApiType, DesiredPodGroup, GangExpansion, GangOwner, PodGroup, rule};
 
 /// The `PodGroup`s of the gangs of one scheduler.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<A> PodGroups<A> {
     pub(crate) const NEW: Self = Self(PhantomData);
 }
 
-impl<A: PodGroupApi> ChildKind for PodGroups<A> {
+impl<A: ApiType> ChildKind for PodGroups<A> {
     type Owner = GangOwner;
     type Object = PodGroup<A>;
 
@@ -44,7 +44,7 @@ impl<A: PodGroupApi> ChildKind for PodGroups<A> {
         expansion: &'r GangExpansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodGroup<A>>> {
         let GangExpansion { gang, scheduler, pod_group } = expansion;
-        let pod_group = pod_group.as_ref().filter(|_| *scheduler == A::SCHEDULER);
+        let pod_group = pod_group.as_ref().filter(|_| *scheduler == A::API.scheduler());
         let desired = pod_group.map(move |group| {
             let desired = DesiredChild::new(group.name.as_str(), move || build::<A>(gang, group));
             match group.blocked_by() {
@@ -58,9 +58,9 @@ impl<A: PodGroupApi> ChildKind for PodGroups<A> {
     /// Compares the labels and annotations of the gang, and the fields of the desired spec unless the API server denies changes of them.
     /// Other labels, annotations and fields stay.
     fn patch(live: &PodGroup<A>, desired: PodGroup<A>) -> Option<Step> {
-        let is_retained = |key: &str| A::RETAINED_LABELS.contains(&key) && live.labels().contains_key(key);
+        let is_retained = |key: &str| A::API.retained_labels().contains(&key) && live.labels().contains_key(key);
         let labels = desired.labels().iter().filter(|(key, _)| !is_retained(key)).collect::<BTreeMap<_, _>>();
-        let mut spec = if A::HAS_IMMUTABLE_SPEC { json!({}) } else { desired.spec.clone() };
+        let mut spec = if A::API.has_immutable_spec() { json!({}) } else { desired.spec.clone() };
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| {
                 !desired.retained_fields.contains(&field.as_str()) || live.spec.get(field).is_none()
@@ -82,15 +82,15 @@ fn without(entries: Option<&BTreeMap<String, String>>, key: &str) -> Option<BTre
 }
 
 /// The desired `PodGroup`. If its spec is unknown, it is empty, so the live one stays.
-fn build<A: PodGroupApi>(gang: &PodGang, desired: &DesiredPodGroup) -> PodGroup<A> {
+fn build<A: ApiType>(gang: &PodGang, desired: &DesiredPodGroup) -> PodGroup<A> {
     let spec = desired.spec.clone().unwrap_or_else(|_| json!({}));
     let metadata = ObjectMeta {
         name: Some(desired.name.clone()),
         namespace: gang.metadata.namespace.clone(),
         labels: without(gang.metadata.labels.as_ref(), labels::GENERATION_HASH),
-        annotations: without(gang.metadata.annotations.as_ref(), labels::SCALE).filter(|_| A::HAS_ANNOTATIONS),
+        annotations: without(gang.metadata.annotations.as_ref(), labels::SCALE).filter(|_| A::API.has_annotations()),
         owner_references: Some(controller_owner_reference(gang)),
         ..ObjectMeta::default()
     };
-    PodGroup::new(metadata, spec, A::retained_fields(gang))
+    PodGroup::new(metadata, spec, A::API.retained_fields(gang))
 }

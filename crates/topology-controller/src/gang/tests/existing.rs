@@ -5,14 +5,14 @@ use grove_controller::plan::{PatchBody, Step};
 use grove_controller::status_limiter::StatusChange;
 
 use super::*;
-use crate::pod_groups::{Kai, PodGroup, PodGroupApi, Volcano};
+use crate::pod_groups::{ApiType, Kai, PodGroup, Volcano};
 
 const KAI: &str =
     "{scheduler: kai-scheduler, cliques: {a: {min: 2}}, gang: {metadata: {labels: {kai.scheduler/queue: q}}}}";
 const VOLCANO: &str = "{scheduler: volcano, cliques: {a: {min: 2}}}";
 
 /// The gang of the row with the `PodGroup` that was created for it, changed by `change`.
-pub(super) fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Observed {
+pub(super) fn with_pod_group<A: ApiType>(row: &str, change: &Value) -> Observed {
     let mut observed = observed(row);
     let mut live = created(&plan::plan(&observed)).expect("a create");
     live["metadata"]["uid"] = json!("group");
@@ -24,7 +24,7 @@ pub(super) fn with_pod_group<A: PodGroupApi>(row: &str, change: &Value) -> Obser
 }
 
 /// The patch of a live `PodGroup` that differs from the created one by `change`, without its precondition.
-pub(super) fn patch<A: PodGroupApi>(row: &str, change: &Value) -> Option<Value> {
+pub(super) fn patch<A: ApiType>(row: &str, change: &Value) -> Option<Value> {
     let observed = with_pod_group::<A>(row, change);
     let plan = plan::plan(&observed);
     let mut steps = plan.steps();
