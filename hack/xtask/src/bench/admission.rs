@@ -225,7 +225,8 @@ fn review(webhook: Webhook, object: &Value, old: Option<&Value>) -> Review {
 fn text(checkpoints: &[Checkpoint], large: &LargeReviews, conditions: &[String]) -> String {
     let mut text = report::list(conditions);
     text += "\n| reviews | seconds | CPU ms per review | memory MB |\n|---:|---:|---:|---:|\n";
-    for pair in checkpoints.windows(2) {
+    let pairs = checkpoints.windows(2);
+    for pair in pairs.clone().take(1).chain(pairs.skip(1).last()) {
         let [before, after] = pair else { continue };
         let Checkpoint { reviews, seconds, memory_mb, .. } = after;
         let _ = writeln!(text, "| {reviews} | {seconds:.1} | {:.3} | {memory_mb:.1} |", cpu_ms(before, after));

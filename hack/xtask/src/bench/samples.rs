@@ -46,14 +46,6 @@ impl Phase {
             Self::Delete => "delete",
         }
     }
-
-    /// How many replicas the phase creates or deletes, if the full size is `replicas`.
-    pub(super) fn changed_replicas(self, replicas: u32) -> u32 {
-        match self {
-            Self::Deploy | Self::Double | Self::Delete => replicas,
-            Self::ScaleIn | Self::ScaleOut => replicas - replicas / 2,
-        }
-    }
 }
 
 /// The round, the variant and the phase of a figure.
