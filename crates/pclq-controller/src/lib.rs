@@ -19,6 +19,7 @@ mod gang_pods;
 mod gated_cliques;
 mod gating_gangs;
 mod informers;
+mod observed;
 mod pod;
 mod pod_references;
 pub mod rbac;

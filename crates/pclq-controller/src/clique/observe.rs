@@ -20,6 +20,7 @@ use super::Context;
 use super::observed::{GatingGang, Observed};
 use crate::gang_pods::max_references;
 use crate::gated_cliques::{gates_cliques, gating_gang};
+use crate::observed::ObservedClique;
 use crate::pod::labelled_clique;
 
 mod claims;
@@ -30,9 +31,51 @@ pub(super) use claims::{in_annotation, reference_state};
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
     let caches = &ctx.caches;
+    let (state, terminating) = clique_and_pods(ctx, with_defaults(clique));
+    let ObservedClique { clique, pods, tombstones, is_namespace_terminating, .. } = &state;
+    let namespace = clique.namespace().unwrap_or_default();
+    let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
+    let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
+    let groups = gang.as_ref().map_or(0, |gang| gang.spec.podgroups.len());
+    let max_references = gang_name.and_then(|gang| max_references(&caches.cliques, (&namespace, gang), groups));
+    let gating_gang = gating_gang(clique).map(|(gang, first_index)| {
+        let state = caches.memory.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
+        GatingGang { name: PodGangName::new(gang), state, first_index }
+    });
+    let gates_cliques = gates_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
+    let backed_off = if *is_namespace_terminating {
+        BackedOffCreates::default()
+    } else {
+        caches.memory.creates.backoff.active(clique)
+    };
+    let existing = pods.iter().map(AsRef::as_ref);
+    let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
+    let claims = claims::observe(ctx, clique, *is_namespace_terminating);
+    let replaced = (clique, claims.are_shared(clique.spec.replicas));
+    let delayed_replacements = caches.memory.replacements.observe(replaced, existing, deleted, now);
+    let missing_domain_template = missing_domain_template(ctx, &state);
+    let mut observed = Observed {
+        state,
+        gang,
+        max_references,
+        gating_gang,
+        gates_cliques,
+        backed_off,
+        delayed_replacements,
+        default_scheduler: ctx.config().schedulers.default_profile,
+        claims,
+        missing_domain_template,
+        read_errors: TemplateReadErrors::default(),
+    };
+    claims::observe_conflicts(ctx, &mut observed);
+    observed
+}
+
+/// The clique and its pods, and the deleted pods that are still terminating.
+fn clique_and_pods(ctx: &Context, clique: PodClique) -> (ObservedClique, Vec<Arc<SlimPod>>) {
+    let caches = &ctx.caches;
     // The number is read before the pods. So the pods contain the result of every counted relist.
     let relists = *caches.pods.relists().borrow();
-    let clique = with_defaults(clique);
     let (uid, namespace) = (clique.uid().unwrap_or_default(), clique.namespace().unwrap_or_default());
     let pods = caches.pods.owned_by(&namespace, &uid);
     let mut orphans = caches.pods.orphans(&namespace);
@@ -48,55 +91,23 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
     let pending_creates =
         caches.memory.creates.expectations.pending(&clique, |_, uid| known_uids.contains(uid), |_| relists);
     let own_writes = caches.memory.write_history.of_clique(&uid, known_pods(), &pending_creates);
-    let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
-    let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
-    let groups = gang.as_ref().map_or(0, |gang| gang.spec.podgroups.len());
-    let max_references = gang_name.and_then(|gang| max_references(&caches.cliques, (&namespace, gang), groups));
-    let gating_gang = gating_gang(&clique).map(|(gang, first_index)| {
-        let state = caches.memory.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
-        GatingGang { name: PodGangName::new(gang), state, first_index }
-    });
-    let gates_cliques = gates_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
-    let is_namespace_terminating = caches.terminating_namespaces.contains(&namespace);
-    let backed_off = if is_namespace_terminating {
-        BackedOffCreates::default()
-    } else {
-        caches.memory.creates.backoff.active(&clique)
-    };
-    let existing = pods.iter().map(AsRef::as_ref);
-    let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
-    let claims = claims::observe(ctx, &clique, is_namespace_terminating);
-    let replaced = (&clique, claims.are_shared(clique.spec.replicas));
-    let delayed_replacements = caches.memory.replacements.observe(replaced, existing, deleted, now);
-    let mut observed = Observed {
+    let observed = ObservedClique {
         orphans_pods: caches.orphan_deletions.contains(&clique),
+        is_namespace_terminating: caches.terminating_namespaces.contains(&namespace),
         clique,
         pods,
         orphans,
         unreadable_pods,
         tombstones,
         relists,
-        gang,
-        max_references,
-        gating_gang,
-        gates_cliques,
         pending_creates,
         own_writes,
-        backed_off,
-        delayed_replacements,
-        default_scheduler: ctx.config().schedulers.default_profile,
-        is_namespace_terminating,
-        claims,
-        missing_domain_template: None,
-        read_errors: TemplateReadErrors::default(),
     };
-    claims::observe_conflicts(ctx, &mut observed);
-    observed.missing_domain_template = missing_domain_template(ctx, &observed);
-    observed
+    (observed, terminating)
 }
 
 /// See [`Observed::missing_domain_template`].
-fn missing_domain_template(ctx: &Context, observed: &Observed) -> Option<String> {
+fn missing_domain_template(ctx: &Context, observed: &ObservedClique) -> Option<String> {
     let templates = &ctx.caches.claim_templates;
     observed.waiting_pods().next().filter(|_| templates.availability() == Availability::Served)?;
     let namespace = observed.clique.namespace().unwrap_or_default();

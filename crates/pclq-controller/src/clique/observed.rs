@@ -1,29 +1,26 @@
 //! The snapshot of a clique, its pods, its claims and its gang: plain data and pure queries.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::conditions::available;
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
-use grove_api_types::names::{PodCliqueName, PodCliqueSetName, PodGangName};
+use grove_api_types::names::PodGangName;
 use grove_api_types::pack_affinity::PackAffinity;
 use grove_api_types::pod_group::{self, PodGroupNumber, PodGroupRef};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
-use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{annotation_value, labels};
 use grove_controller::create_backoff::BackedOffCreates;
-use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
-use grove_runtime::caches::UnreadableObject;
 use kube::ResourceExt;
 
 use crate::gating_gangs::GatingGangState;
-use crate::write_history::CliqueWrites;
+use crate::observed::ObservedClique;
 
 pub(crate) mod claims;
 
@@ -32,24 +29,11 @@ use claims::{ObservedClaims, claims_invalid};
 /// The name of this service in messages.
 pub(crate) const SERVICE: &str = "pclq-controller";
 
-/// A clique and its pods as in the caches, and the writes of this process that the caches may lack.
+/// The snapshot of a reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
-    /// The clique, with Grove's defaults applied.
-    pub(crate) clique: PodClique,
-    /// Whether its deletion keeps its pods.
-    pub(crate) orphans_pods: bool,
-    /// The pods that it controls, sorted by name.
-    pub(crate) pods: Vec<Arc<SlimPod>>,
-    /// The pods without a controller that carry the labels of this clique and are not terminating, sorted by name.
-    pub(crate) orphans: Vec<Arc<SlimPod>>,
-    /// The pods that it controls, or that have no controller, carry its labels and are not terminating, that could not be decoded and
-    /// have no earlier state. Their indices are unknown.
-    pub(crate) unreadable_pods: Vec<Arc<UnreadableObject>>,
-    /// The last deleted pod of each index.
-    pub(crate) tombstones: Vec<Arc<SlimPod>>,
-    /// The number of relists of the pods.
-    pub(crate) relists: u64,
+    /// The clique and its pods.
+    pub(crate) state: ObservedClique,
     /// The gang of its pods.
     pub(crate) gang: Option<Arc<PodGang>>,
     /// The number of pod references that its gang may have; `None` if it has fewer desired pods.
@@ -58,18 +42,12 @@ pub(crate) struct Observed {
     pub(crate) gating_gang: Option<GatingGang>,
     /// Whether pods of some clique are gated until its gang is scheduled.
     pub(crate) gates_cliques: bool,
-    /// The created pods with pending watch events.
-    pub(crate) pending_creates: PendingCreates,
-    /// The names of its pods and the version of its gang in earlier writes of this process.
-    pub(crate) own_writes: CliqueWrites,
     /// The pods that wait for the retry of a rejected create.
     pub(crate) backed_off: BackedOffCreates,
     /// The indices at which pods ended soon after they started, and the time until the next replacement.
     pub(crate) delayed_replacements: BTreeMap<i32, Duration>,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
-    /// Whether its namespace is terminating. Then no pod is created, and no create waits for its retry.
-    pub(crate) is_namespace_terminating: bool,
     /// The claims that its pods use.
     pub(crate) claims: ObservedClaims,
     /// The `ResourceClaimTemplate` of its compute domain, if it does not exist and pods wait for the scheduler. NVIDIA's driver deletes it
@@ -110,28 +88,22 @@ impl GatedPods {
     }
 }
 
-/// The position of a clique in its set, from its labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CliqueIdentity {
-    /// The set.
-    pub(crate) set: PodCliqueSetName,
-    /// The index of the set's replica.
-    pub(crate) replica: i32,
-    /// The gang of its pods.
-    pub(crate) gang: PodGangName,
+impl Deref for Observed {
+    type Target = ObservedClique;
+
+    fn deref(&self) -> &ObservedClique {
+        &self.state
+    }
+}
+
+#[cfg(test)]
+impl std::ops::DerefMut for Observed {
+    fn deref_mut(&mut self) -> &mut ObservedClique {
+        &mut self.state
+    }
 }
 
 impl Observed {
-    /// Whether the clique has a deletion timestamp.
-    pub(crate) fn is_terminating(&self) -> bool {
-        is_terminating(&self.clique)
-    }
-
-    /// The pods that wait for the scheduler. Gated pods do not.
-    pub(crate) fn waiting_pods(&self) -> impl Iterator<Item = &SlimPod> {
-        self.live().filter(|pod| !pod.is_scheduled() && !pod.is_gated())
-    }
-
     /// Whether the clique has more pods and own claims than a set may have objects. No request for the clique has to pass a check of this
     /// number, so the memory of a reconcile must not depend on it.
     pub(crate) fn is_too_large(&self) -> bool {
@@ -142,31 +114,6 @@ impl Observed {
     pub(crate) fn objects(&self) -> u64 {
         let replicas = u64::try_from(self.clique.spec.replicas).unwrap_or_default();
         replicas.saturating_add(self.claims.count(replicas))
-    }
-
-    /// The name of the clique.
-    pub(crate) fn name(&self) -> PodCliqueName {
-        PodCliqueName::new(self.clique.name_any())
-    }
-
-    /// The uid of the clique.
-    pub(crate) fn uid(&self) -> &str {
-        self.clique.metadata.uid.as_deref().unwrap_or_default()
-    }
-
-    /// The pods that are neither terminating nor finished. An orphan is live and occupies its index.
-    pub(crate) fn live(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().chain(&self.orphans).map(Arc::as_ref).filter(|pod| pod.is_live())
-    }
-
-    /// Whether the clique controls the pod.
-    pub(crate) fn owns(&self, pod: &SlimPod) -> bool {
-        self.orphans.binary_search_by(|orphan| orphan.metadata.name.cmp(&pod.metadata.name)).is_err()
-    }
-
-    /// The existing pods, and the last deleted pod of each index.
-    pub(crate) fn known_pods(&self) -> impl Iterator<Item = &SlimPod> {
-        self.pods.iter().chain(&self.orphans).chain(&self.tombstones).map(Arc::as_ref)
     }
 
     /// Why the gated pods of the clique keep their scheduling gate; `None` if the gate is to be removed. `gating_gangs.rs` decides
@@ -269,15 +216,5 @@ impl Observed {
         let messages = errors.into_iter().flatten().map(|error| error.message(SERVICE));
         let waiting = messages.map(|message| Waiting::new(available::UNREADABLE_ANNOTATION, message));
         self.claims.invalid.clone().map(claims_invalid).into_iter().chain(waiting)
-    }
-
-    /// The position of the clique in its set, or the first label that is missing or invalid.
-    pub(crate) fn identity(&self) -> Result<CliqueIdentity, &'static str> {
-        let label = |key| self.clique.labels().get(key).filter(|value| !value.is_empty()).ok_or(key);
-        Ok(CliqueIdentity {
-            set: PodCliqueSetName::new(label(labels::PART_OF)?),
-            replica: label(labels::SET_REPLICA)?.parse().map_err(|_| labels::SET_REPLICA)?,
-            gang: PodGangName::new(label(labels::POD_GANG)?),
-        })
     }
 }

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::observed::{GatingGang, Observed};
 use crate::gating_gangs::GatingGangState;
+use crate::observed::ObservedClique;
 use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
@@ -109,7 +110,7 @@ fn snapshot(row: &str) -> Observed {
     pods.sort_by_key(|pod| pod.name_any());
     let mut orphans: Vec<_> = list("orphans").iter().map(pod).collect();
     orphans.sort_by_key(|pod| pod.name_any());
-    Observed {
+    let state = ObservedClique {
         clique: clique(&row),
         orphans_pods: row["orphansPods"] == json!(true),
         pods,
@@ -117,16 +118,19 @@ fn snapshot(row: &str) -> Observed {
         unreadable_pods: Vec::new(),
         tombstones: list("tombstones").iter().map(pod).collect(),
         relists: 0,
+        pending_creates: PendingCreates::default(),
+        own_writes: CliqueWrites { conflicting_names, ..CliqueWrites::default() },
+        is_namespace_terminating: row["namespaceTerminating"] == json!(true),
+    };
+    Observed {
+        state,
         gang: row.get("gang").map(gang),
         max_references: None,
         gating_gang: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
         gates_cliques: row["scaledCliques"] == json!(true),
-        pending_creates: PendingCreates::default(),
-        own_writes: CliqueWrites { conflicting_names, ..CliqueWrites::default() },
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),
-        is_namespace_terminating: row["namespaceTerminating"] == json!(true),
         claims: claim_rows::observed(&row["claims"]),
         missing_domain_template: row["missingDomain"].as_str().map(String::from),
         read_errors: TemplateReadErrors::default(),

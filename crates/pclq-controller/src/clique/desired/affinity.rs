@@ -7,7 +7,8 @@ use grove_api_types::pack_affinity::{PackAffinity, Scope};
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::Observed;
+use crate::observed::CliqueIdentity;
 
 /// The affinity to the pods of a narrower scope outweighs that to ten times as many pods of the next wider one.
 const fn weight(scope: Scope) -> i32 {

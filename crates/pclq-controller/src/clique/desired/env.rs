@@ -7,7 +7,8 @@ use grove_api_types::{environment, labels};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::Observed;
+use crate::observed::CliqueIdentity;
 
 /// The variables of every container of the clique's pods. Kubernetes expands `$(NAME)` in list order, so they come
 /// first and in this order.

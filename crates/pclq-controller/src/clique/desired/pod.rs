@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 
 use super::first_pods::FirstPods;
 use super::{affinity, env};
-use crate::clique::observed::{CliqueIdentity, GatedPods, Observed};
+use crate::clique::observed::{GatedPods, Observed};
+use crate::observed::CliqueIdentity;
 
 /// Everything that the pods of a clique have in common.
 #[derive(Debug)]

@@ -22,8 +22,9 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Availability;
 use kube::{Resource, ResourceExt};
 
-use super::{CliqueIdentity, Observed, SERVICE};
+use super::{Observed, SERVICE};
 use crate::clique_owner::{ClaimContent, ClaimExpansion, DesiredClaim};
+use crate::observed::CliqueIdentity;
 use crate::pod;
 use crate::write_history::is_pending;
 

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::MAX_STEPS;
 use crate::clique::desired::{self, FirstPods};
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::Observed;
+use crate::observed::CliqueIdentity;
 use crate::pod;
 
 /// Adoptions of the orphans that carry the labels of the clique.

@@ -9,8 +9,9 @@ use grove_controller::plan::{ManifestTemplate, SlowStart, Stage, Step};
 use super::names::Names;
 use super::{MAX_STEPS, replacement};
 use crate::clique::desired::PodTemplate;
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::Observed;
 use crate::clique::stage;
+use crate::observed::CliqueIdentity;
 use crate::write_history::is_pending;
 
 /// The creates of one plan.

@@ -4,7 +4,8 @@ use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_controller::plan::Waiting;
 
-use crate::clique::observed::{CliqueIdentity, Observed};
+use crate::clique::observed::Observed;
+use crate::observed::CliqueIdentity;
 
 /// Why references to some of the retained pods are missing.
 pub(super) fn waiting(observed: &Observed, identity: &CliqueIdentity, retained: usize) -> Option<Waiting> {

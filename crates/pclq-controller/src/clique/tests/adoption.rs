@@ -146,7 +146,7 @@ fn a_pod_that_cannot_be_decoded_triggers_its_clique_when_it_loses_its_label() {
 #[test]
 fn a_pod_without_controller_that_cannot_be_decoded_belongs_to_the_clique_that_its_labels_name() {
     let (pods, writer) = Cache::<SlimPod>::with_writer(InformerOptions::default());
-    let clique = snapshot("").clique;
+    let clique = snapshot("").state.clique;
     let labels =
         |clique: &str| json!({ "app.kubernetes.io/managed-by": "grove-operator", "grove.io/podclique": clique });
     let unreadable = |name: &str, labels: serde_json::Value| {

@@ -81,7 +81,7 @@ fn template(name: &str, template: MockTemplate) -> (Value, MockTemplate) {
 }
 
 fn clique(claims: &Value) -> PodClique {
-    let mut clique = snapshot("{replicas: 2}").clique;
+    let mut clique = snapshot("{replicas: 2}").state.clique;
     clique.annotations_mut().insert("grove.io/resource-claims".to_owned(), claims.to_string());
     clique
 }
@@ -202,11 +202,11 @@ fn a_clique_that_had_claims_needs_its_annotation() {
         Ok::<_, ()>(claims.references.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     assert_eq!(names(&clique(&claims), true), Ok(vec!["llm-all-x".to_owned()]));
-    let without = snapshot("").clique;
+    let without = snapshot("").state.clique;
     assert_eq!(names(&without, false), Ok(vec![]));
     assert!(in_annotation(&without, true).unwrap_err().contains("grove.io/resource-claims is missing"));
     let condition = "{type: ResourceClaimsCreated, status: 'True', reason: R, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}";
-    let had = snapshot(&format!("{{status: {{conditions: [{condition}]}}}}")).clique;
+    let had = snapshot(&format!("{{status: {{conditions: [{condition}]}}}}")).state.clique;
     assert!(in_annotation(&had, false).is_err());
     let broken = in_annotation(&clique(&json!("text")), false).unwrap_err();
     assert!(broken.contains("annotation grove.io/resource-claims cannot be decoded"), "{broken}");
@@ -251,7 +251,7 @@ async fn a_clique_that_creates_no_claims_reads_no_template() {
 #[test]
 fn pods_use_only_claims_of_their_own_set_and_scaling_group() {
     let state = |clique_owner: &Value, claim_owner: &Value, is_terminating: bool| {
-        let mut clique = snapshot("{labels: {grove.io/podcliquescalinggroup: llm-0-g}}").clique;
+        let mut clique = snapshot("{labels: {grove.io/podcliquescalinggroup: llm-0-g}}").state.clique;
         clique.metadata.owner_references = serde_json::from_value(clique_owner.clone()).unwrap();
         let mut claim = ResourceClaim::default();
         claim.metadata.owner_references = serde_json::from_value(claim_owner.clone()).unwrap();

@@ -20,7 +20,7 @@ const SCALED: &str = "llm-0-g-1-p";
 
 /// A clique of the gang `llm-0` with three replicas.
 fn clique(name: &str, scheduled: i32) -> PodClique {
-    let mut clique = snapshot("{replicas: 3}").clique;
+    let mut clique = snapshot("{replicas: 3}").state.clique;
     clique.metadata.name = Some(name.to_owned());
     clique.status = Some(PodCliqueStatus { scheduled_replicas: scheduled, ..PodCliqueStatus::default() });
     clique
@@ -179,6 +179,7 @@ fn surplus_pods_of_a_gang_with_a_pod_group_wait_for_their_own_gang() {
         snapshot(&format!(
             "{{replicas: {replicas}, minAvailable: 2, labels: {{{labels}}}, annotations: {{{annotations}}}}}"
         ))
+        .state
         .clique
     };
     let (base, pod_group) = ("grove.io/base-podgang: base", "grove.io/pod-group: llm-0-1");

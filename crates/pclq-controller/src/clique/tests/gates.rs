@@ -38,7 +38,7 @@ fn a_scheduled_base_gang_removes_the_gate_and_foreign_gates_stay() {
 #[test]
 fn a_base_gang_requires_no_more_pods_of_a_clique_than_its_replicas() {
     let state = |replicas: Option<i32>| {
-        let clique = |replicas| snapshot(&format!("{{replicas: {replicas}}}")).clique;
+        let clique = |replicas| snapshot(&format!("{{replicas: {replicas}}}")).state.clique;
         let mut other = clique(1);
         other.metadata.name = Some("llm-0-prefill".to_owned());
         other.status = Some(PodCliqueStatus { scheduled_replicas: 1, ..PodCliqueStatus::default() });

@@ -104,6 +104,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
         snapshot(
             "{replicas: 5, labels: {grove.io/base-podgang: llm-9}, annotations: {grove.io/resource-claims: '{}'}}",
         )
+        .state
         .clique,
     );
     clique_writer.apply((*clique).clone());
@@ -129,7 +130,7 @@ async fn every_map_is_empty_after_the_deletion_of_the_clique() {
 
 #[tokio::test]
 async fn the_pods_and_claims_of_a_deleted_clique_stay_if_its_deletion_orphaned_them() {
-    let clique = snapshot("{replicas: 1}").clique;
+    let clique = snapshot("{replicas: 1}").state.clique;
     let (cliques, gangs) = (Cache::from_objects([]), Cache::from_objects([]));
     let pods = Cache::from_objects([pod_of(&clique, "a", 0, "Running")]);
     let (tombstones, orphan_deletions) = (Tombstones::new(&cliques), OrphanDeletions::default());

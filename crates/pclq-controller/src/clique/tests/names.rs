@@ -87,12 +87,12 @@ fn a_create_without_a_response_is_repeated_under_its_name_until_the_cache_has_th
     let first = plan(&observed);
     memory.record(&observed.clique, 1, &first, &results(&first, false));
     // Without the repeated name, the next name would depend on this predecessor.
-    observed.pods = snapshot("{pods: [{i: 0, name: late, terminating: true}]}").pods;
+    observed.pods = snapshot("{pods: [{i: 0, name: late, terminating: true}]}").state.pods;
     memory.observe(&mut observed, 1);
     assert_eq!(plan(&observed), first);
 
     let name = first.steps().next().expect("a create").target().name.trim_start_matches("llm-0-decode-").to_owned();
-    observed.pods.extend(snapshot(&format!("{{pods: [{{i: 0, name: {name}, phase: Failed}}]}}")).pods);
+    observed.pods.extend(snapshot(&format!("{{pods: [{{i: 0, name: {name}, phase: Failed}}]}}")).state.pods);
     memory.observe(&mut observed, 1);
     let next = plan(&observed);
     let created: Vec<_> = next.steps().filter(|step| step.verb() == "create").collect();
@@ -105,7 +105,7 @@ fn a_pending_create_survives_a_predecessor_of_its_name_in_a_stale_cache() {
     let first = plan(&observed);
     memory.record(&observed.clique, 1, &first, &results(&first, true));
     let name = first.steps().next().expect("a create").target().name.trim_start_matches("llm-0-decode-").to_owned();
-    observed.pods = snapshot(&format!("{{pods: [{{i: 0, name: {name}, terminating: true}}]}}")).pods;
+    observed.pods = snapshot(&format!("{{pods: [{{i: 0, name: {name}, terminating: true}}]}}")).state.pods;
     memory.observe(&mut observed, 1);
     assert_eq!(plan(&observed).to_string(), "nothing to do\n");
 }

@@ -73,7 +73,7 @@ impl Fixture {
     async fn reconcile_later(&self, replicas: i32) -> BTreeSet<i32> {
         tokio::time::advance(BACKOFF).await;
         let before = self.log.requests().len();
-        let clique = Arc::new(snapshot(&format!("{{replicas: {replicas}}}")).clique);
+        let clique = Arc::new(snapshot(&format!("{{replicas: {replicas}}}")).state.clique);
         let _ = reconcile(clique, Arc::clone(&self.ctx)).await;
         self.log.requests()[before..].iter().filter_map(created_index).collect()
     }
