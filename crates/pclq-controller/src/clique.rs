@@ -42,7 +42,6 @@ mod desired;
 mod observe;
 mod observed;
 mod plan;
-mod stage;
 mod status;
 mod template_reads;
 mod triggers;

@@ -25,6 +25,7 @@ mod pod_references;
 pub mod rbac;
 mod replacement_backoff;
 mod retired_claims;
+mod stage;
 mod tombstones;
 mod write_history;
 

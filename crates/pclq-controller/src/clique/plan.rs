@@ -13,8 +13,7 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 
 use super::observed::Observed;
-use super::stage;
-use crate::pod;
+use crate::{pod, stage};
 
 mod adoption;
 mod annotations;
@@ -31,9 +30,6 @@ pub(crate) use claims::claims;
 use creates::PodCreates;
 use indices::Indices;
 
-/// The largest number of steps of a stage, so that the memory and the time of a plan have a bound. The watch events of these writes
-/// trigger the next plan.
-const MAX_STEPS: usize = 2048;
 /// If no watch event triggers it, the next plan creates the other missing pods, or deletes those of a deleted clique, after this time.
 const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
@@ -63,10 +59,10 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     let deletes = to_delete.chain(finished(observed, &indices)).map(Step::delete);
     let deletes = deletes.chain(to_replace.map(|pod| Step::delete_with_optimistic_lock(*pod)));
     let plan = Plan::new()
-        .stage(stage_of(stage::ADOPTION, adoption::adoptions(observed)))
-        .stage(with_delete_events(stage_of(stage::PODS, deletes)))
-        .stage(stage_of(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
-        .stage(stage_of(stage::GATES, ungated))
+        .stage(stage::bounded(stage::ADOPTION, adoption::adoptions(observed)))
+        .stage(with_delete_events(stage::bounded(stage::PODS, deletes)))
+        .stage(stage::bounded(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
+        .stage(stage::bounded(stage::GATES, ungated))
         .stage(creates)
         .with_independent_stages()
         .waiting(is_omitted_for_namespace.then(Waiting::for_terminating_namespace))
@@ -87,10 +83,6 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     observed.backed_off.requeue(replacement_delay.into_iter().fold(plan, Plan::requeue_after))
 }
 
-fn stage_of(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage {
-    Stage::new(name, steps.into_iter().take(MAX_STEPS))
-}
-
 /// The two plans as one, for the status.
 pub(crate) fn merged(claims: Plan, pods: Plan) -> Plan {
     let Plan { stages, waiting, warnings, requeue_after, continue_after, .. } = claims;
@@ -107,10 +99,10 @@ pub(crate) fn merged(claims: Plan, pods: Plan) -> Plan {
 /// publish events on. Do not call it if the deletion of the clique orphans them.
 pub(crate) fn delete_children(pods: &[Arc<SlimPod>], claims: &[Arc<ResourceClaim>]) -> Plan {
     let pods = delete_all(pods);
-    let has_more = pods.steps.len() == MAX_STEPS;
+    let has_more = pods.steps.len() == stage::MAX_STEPS;
     let active = claims.iter().filter(|claim| !has_more && !is_terminating(&***claim));
-    let claims = stage_of(stage::CLAIMS, active.map(|claim| Step::delete_with_optimistic_lock(&**claim)));
-    let has_more = has_more || claims.steps.len() == MAX_STEPS;
+    let claims = stage::bounded(stage::CLAIMS, active.map(|claim| Step::delete_with_optimistic_lock(&**claim)));
+    let has_more = has_more || claims.steps.len() == stage::MAX_STEPS;
     // No watch event triggers a reconcile of a deleted clique.
     Plan::new().stage(pods).stage(claims).continue_after(has_more.then_some(NEXT_PLAN_DELAY))
 }
@@ -118,7 +110,7 @@ pub(crate) fn delete_children(pods: &[Arc<SlimPod>], claims: &[Arc<ResourceClaim
 /// Always in the background: a pod has no dependents of Grove, and the foreground deletion of a clique awaits its pods in any case.
 fn delete_all(pods: &[Arc<SlimPod>]) -> Stage {
     let active = pods.iter().filter(|pod| !pod.is_terminating());
-    stage_of(stage::PODS, active.map(|pod| Step::delete_with_optimistic_lock(&**pod)))
+    stage::bounded(stage::PODS, active.map(|pod| Step::delete_with_optimistic_lock(&**pod)))
 }
 
 /// The pods that failed, were evicted or succeeded. Nothing else deletes them, and their indices are free. A pod stays, with its

@@ -9,8 +9,8 @@ use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
-use crate::clique::stage;
 use crate::clique_owner::{ClaimContent, ClaimExpansion, CliqueOwner, DesiredClaim};
+use crate::stage;
 
 /// The claims of cliques.
 pub(crate) struct ResourceClaims;

@@ -12,11 +12,11 @@ use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
-use super::MAX_STEPS;
 use crate::clique::desired::{self, FirstPods};
 use crate::clique::observed::Observed;
 use crate::observed::CliqueIdentity;
 use crate::pod;
+use crate::stage::MAX_STEPS;
 
 /// Adoptions of the orphans that carry the labels of the clique.
 pub(super) fn adoptions(observed: &Observed) -> impl Iterator<Item = Step> {

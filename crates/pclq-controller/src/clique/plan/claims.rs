@@ -14,11 +14,10 @@ use grove_controller::children::StepFilter;
 use grove_controller::conditions::find_status_condition;
 use grove_controller::plan::{Plan, Stage, Step, Waiting, WarningEvent};
 
-use super::MAX_STEPS;
 use crate::clique::desired::CLAIM_KINDS;
 use crate::clique::observed::Observed;
 use crate::clique::observed::claims::{NeededClaim, ReferenceState, ReferencedClaim, claims_invalid};
-use crate::clique::stage;
+use crate::stage;
 
 /// A message contains at most this many claims, and counts the others.
 const MAX_NAMED: usize = 10;
@@ -29,7 +28,7 @@ pub(crate) fn claims(observed: &Observed) -> Plan {
         return Plan::new();
     }
     if observed.is_terminating() {
-        let deletes = observed.deletable_claims().take(MAX_STEPS).map(Step::delete_with_optimistic_lock);
+        let deletes = observed.deletable_claims().map(Step::delete_with_optimistic_lock);
         let stage = deletion(deletes);
         return if observed.orphans_pods { Plan::new() } else { Plan::new().stage(stage).with_independent_stages() };
     }
@@ -53,7 +52,7 @@ pub(crate) fn claims(observed: &Observed) -> Plan {
 
 /// The stage that deletes claims.
 fn deletion(deletes: impl Iterator<Item = Step>) -> Stage {
-    Stage::new(stage::CLAIMS, deletes).with_event(
+    stage::bounded(stage::CLAIMS, deletes).with_event(
         events::RESOURCE_CLAIM_DELETE_SUCCESSFUL,
         events::RESOURCE_CLAIM_DELETE_FAILED,
         "Deleted",

@@ -7,11 +7,11 @@ use grove_api_types::names::PodName;
 use grove_controller::plan::{ManifestTemplate, SlowStart, Stage, Step};
 
 use super::names::Names;
-use super::{MAX_STEPS, replacement};
+use super::replacement;
 use crate::clique::desired::PodTemplate;
 use crate::clique::observed::Observed;
-use crate::clique::stage;
 use crate::observed::CliqueIdentity;
+use crate::stage::{self, MAX_STEPS};
 use crate::write_history::is_pending;
 
 /// The creates of one plan.

@@ -7,9 +7,9 @@ use grove_controller::plan::{Step, Waiting};
 use grove_controller::slim_pod::SlimPod;
 use json_patch::Patch;
 
-use super::MAX_STEPS;
 use crate::clique::observed::Observed;
 use crate::pod;
+use crate::stage::MAX_STEPS;
 
 /// The patches that remove the gate from `pods`, and why the gate of others stays.
 pub(super) fn remove_scheduling_gates(observed: &Observed, pods: &[&SlimPod]) -> (Vec<Step>, Option<Waiting>) {

@@ -1,4 +1,10 @@
-//! The names of a plan's stages.
+//! The stages of a plan: their names, and their largest size.
+
+use grove_controller::plan::{Stage, Step};
+
+/// The largest number of steps of a stage, so that the memory and the time of a plan have a bound. The watch events of these writes
+/// trigger the next plan.
+pub(crate) const MAX_STEPS: usize = 2048;
 
 /// Removes the finalizer of the Go operator from a terminating clique.
 pub(crate) const FINALIZERS: &str = "finalizers";
@@ -12,3 +18,8 @@ pub(crate) const GATES: &str = "gates";
 pub(crate) const PODS: &str = "pods";
 /// Creates, restores and deletes resource claims.
 pub(crate) const CLAIMS: &str = "resource-claims";
+
+/// The stage of this name with the first [`MAX_STEPS`] steps.
+pub(crate) fn bounded(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Stage {
+    Stage::new(name, steps.into_iter().take(MAX_STEPS))
+}
