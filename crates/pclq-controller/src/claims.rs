@@ -1,73 +1,29 @@
-//! The cliques that a change of a claim or of a template triggers. The claims that a clique controls trigger it as its children: see
-//! `grove_controller::children`.
+//! The claims that the pods of a clique share ([ADR 28](../../../docs/adr/0028-resource-claims.md)). The steps of the reconciler of cliques are in
+//! files of the same names; the others contain the informers (`informers`), the live reads of templates (`template_reads`), the claims whose
+//! use has ended (`retired_claims`), and cliques as the owners of claims (`clique_owner`).
 
-use std::borrow::Cow;
-use std::sync::Arc;
+mod clique_owner;
+mod desired;
+mod informers;
+mod observe;
+mod observed;
+mod plan;
+mod retired_claims;
+mod status;
+mod template_reads;
+mod triggers;
 
-use grove_api_types::deletion::is_terminating;
-use grove_api_types::ownership::controller_of;
-use grove_api_types::resource_claim::{ResourceClaim, SlimResourceClaimTemplate};
-use grove_api_types::resource_sharing::claim_source::TemplateReference;
-use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
-use grove_api_types::v1alpha1::PodClique;
-use grove_controller::resource_claims::created_template;
-use grove_runtime::caches::{Cache, Delta, Index, IndexScope};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
-
-/// Cliques by the claims of their set and of their scaling group that their pods use, and by the `ResourceClaimTemplate`s of their own
-/// claims, which may be in another namespace.
-pub(crate) const BY_CLAIM_AND_TEMPLATE: Index<PodClique> =
-    Index { name: "claims", values: index_values, scope: IndexScope::Cluster };
-
-const CLAIM: &str = "claim";
-const TEMPLATE: &str = "template";
-
-/// The cliques with pods that use the claim, if the delta changes whether they may use it. The status of a claim changes often.
-pub(crate) fn cliques_of_claim(cliques: &Cache<PodClique>, delta: &Delta<ResourceClaim>) -> Vec<ObjectRef<PodClique>> {
-    let state = |claim: &Option<Arc<ResourceClaim>>| {
-        let claim = claim.as_ref()?;
-        let owner = controller_of(&claim.metadata).map(|owner| (owner.kind.clone(), owner.uid.clone()));
-        Some((claim.metadata.uid.clone(), owner, is_terminating(&**claim)))
-    };
-    let claim = delta.object().filter(|_| state(&delta.old) != state(&delta.new));
-    claim.map(|claim| cliques_with(cliques, CLAIM, &claim.metadata)).unwrap_or_default()
-}
-
-/// The cliques with claims from the template, if the delta creates it.
-pub(crate) fn cliques_of_template(
-    cliques: &Cache<PodClique>,
-    delta: &Delta<SlimResourceClaimTemplate>,
-) -> Vec<ObjectRef<PodClique>> {
-    let created = created_template(delta);
-    created.map(|template| cliques_with(cliques, TEMPLATE, &template.metadata)).unwrap_or_default()
-}
-
-fn cliques_with(cliques: &Cache<PodClique>, kind: &str, object: &ObjectMeta) -> Vec<ObjectRef<PodClique>> {
-    let (namespace, name) = (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref());
-    let value = index_value(kind, namespace, name.unwrap_or_default());
-    cliques.by_index(&BY_CLAIM_AND_TEMPLATE, &value).iter().map(|clique| ObjectRef::from_obj(&**clique)).collect()
-}
-
-/// No part contains a slash.
-fn index_value(kind: &str, namespace: &str, name: &str) -> String {
-    format!("{kind}/{namespace}/{name}")
-}
-
-fn index_values(clique: &PodClique) -> Vec<Cow<'_, str>> {
-    let Ok(Some(claims)) = CliqueClaims::from_annotations(clique.annotations()) else { return Vec::new() };
-    let own_namespace = clique.metadata.namespace.as_deref().unwrap_or_default();
-    let references = claims.references.iter().map(|claim| index_value(CLAIM, own_namespace, claim.as_str()));
-    let external = |template: TemplateReference<'_>| match template {
-        TemplateReference::Internal(_) => None,
-        TemplateReference::External(external) => {
-            Some(index_value(TEMPLATE, external.namespace.unwrap_or(own_namespace), external.name))
-        }
-    };
-    let templates = claims.claims.iter().filter_map(|claim| external(claim.template()));
-    references.chain(templates).map(Cow::Owned).collect()
-}
-
+pub(crate) use clique_owner::CliqueOwner;
+pub(crate) use desired::CLAIM_KINDS;
+pub(crate) use informers::ClaimCaches;
+pub(crate) use observe::observe;
 #[cfg(test)]
-mod tests;
+pub(crate) use observe::{in_annotation, reference_state};
+pub(crate) use observed::ObservedClaims;
+#[cfg(test)]
+pub(crate) use observed::{OwnClaim, ReferenceState, ReferencedClaim, TemplateState, pod_index_of_claim};
+pub(crate) use plan::{delete_all, plan};
+pub(crate) use retired_claims::RetiredClaims;
+pub(crate) use status::{condition, reason_of_missing};
+pub(crate) use template_reads::read_templates;
+pub(crate) use triggers::{BY_CLAIM_AND_TEMPLATE, watch};

@@ -30,11 +30,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use self::observed::Observed;
-use self::template_reads::read_templates;
 use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
-use crate::claims::{cliques_of_claim, cliques_of_template};
+use crate::claims::{self, CLAIM_KINDS, CliqueOwner};
 use crate::clique_memory::CliqueMemory;
-use crate::clique_owner::CliqueOwner;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::informers::PclqCaches;
 
@@ -43,13 +41,10 @@ mod observe;
 mod observed;
 mod plan;
 mod status;
-mod template_reads;
 mod triggers;
 
 #[cfg(test)]
 mod tests;
-
-pub(crate) use self::desired::CLAIM_KINDS;
 
 pub(crate) type Context = reconciler::Context<CliqueReconciler>;
 
@@ -108,13 +103,13 @@ impl Reconciler for CliqueReconciler {
     ///   enqueues only the few cliques that wait longest;
     /// - the end of the termination of its namespace, because no pods were created during it.
     fn triggers(ctx: &Context, controller: ControllerBuilder<PodClique>) -> ControllerBuilder<PodClique> {
-        let PclqCaches { cliques, pods, gangs, claims, claim_templates, template_access, .. } = &ctx.caches;
+        let PclqCaches { cliques, pods, gangs, claims, .. } = &ctx.caches;
         let CliqueMemory { creates, gating_gangs, .. } = &ctx.caches.memory;
         let (creates, creates_of_unreadable, all_pods) = (creates.clone(), creates.clone(), pods.clone());
-        let [for_pods, for_gangs, for_cliques, for_claims, for_templates] = [(); 5].map(|()| cliques.clone());
+        let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
         let all_gangs = gangs.clone();
         let [gating_gangs, gating_gangs_of_cliques] = [(); 2].map(|()| gating_gangs.clone());
-        controller
+        claims::watch(controller, claims, cliques)
             .watches(pods.subscribe().flat_map(move |delta| {
                 let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
                 stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
@@ -132,13 +127,6 @@ impl Reconciler for CliqueReconciler {
             .watches(cliques.subscribe().flat_map(move |delta| {
                 stream::iter(gating_gangs_of_cliques.observe_clique(&for_cliques, &delta)).map(Trigger::Reconcile)
             }))
-            .watches(claims.subscribe().flat_map(move |delta| stream::iter(cliques_of_claim(&for_claims, &delta))))
-            .watches(
-                claim_templates
-                    .subscribe()
-                    .flat_map(move |delta| stream::iter(cliques_of_template(&for_templates, &delta))),
-            )
-            .watches(template_access.owners_after_change(cliques).map(Trigger::Reconcile))
             .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
             .retry_on(owners_after_namespace_termination(cliques, &ctx.caches.terminating_namespaces))
     }
@@ -149,13 +137,13 @@ impl Reconciler for CliqueReconciler {
 
     /// Reads the templates of missing claims.
     async fn dereference(ctx: &Context, mut observed: Observed, _now: Timestamp) -> Result<Observed, ReconcileError> {
-        observed.read_errors = read_templates(&ctx.client(), &mut observed).await;
+        claims::read_templates(&ctx.client(), &observed.state, &mut observed.claims).await;
         Ok(observed)
     }
 
     /// Executes the plan of the claims, and then that of the pods whose claims exist.
     async fn execute(ctx: &Context, clique: &PodClique, mut observed: Observed, _now: Timestamp) -> Executed<Observed> {
-        let claims_plan = plan::claims(&observed);
+        let claims_plan = claims::plan(&observed, &observed.claims);
         let backed_off = &observed.claims.backed_off;
         let claims_result = ctx.children.execute(&ctx.executor, clique, &claims_plan, backed_off).await;
         observed.claims.record_created(&claims_result);
@@ -183,7 +171,7 @@ impl Reconciler for CliqueReconciler {
 
     fn delete_dependents(ctx: &Context, deleted: &PodClique) -> Plan {
         let (namespace, uid) = (deleted.namespace().unwrap_or_default(), deleted.uid().unwrap_or_default());
-        let PclqCaches { pods, claims, .. } = &ctx.caches;
+        let (pods, claims) = (&ctx.caches.pods, &ctx.caches.claims.claims);
         plan::delete_children(&pods.owned_by(&namespace, &uid), &claims.owned_by(&namespace, &uid))
     }
 }
@@ -199,7 +187,7 @@ impl Snapshot for Observed {
     }
 
     fn read_errors(&self) -> TemplateReadErrors {
-        self.read_errors.clone()
+        self.claims.read_errors.clone()
     }
 }
 

@@ -8,9 +8,9 @@ use grove_controller::state_metrics::NamedCount;
 use grove_runtime::caches::Cache;
 use kube::ResourceExt;
 
+use crate::claims::RetiredClaims;
 use crate::gating_gangs::GatingGangs;
 use crate::replacement_backoff::ReplacementBackoff;
-use crate::retired_claims::RetiredClaims;
 use crate::write_history::WriteHistory;
 
 /// Each entry ends with its clique at the latest ([`CliqueMemory::forget`]).

@@ -1,18 +1,15 @@
 //! Starts one informer per kind, and holds their caches.
 
-use grove_api_types::resource_claim::{ResourceClaim, SlimResourceClaimTemplate};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::manager::Manager;
 use grove_controller::orphan_deletions::OrphanDeletions;
-use grove_controller::resource_claims::CLAIMS_BY_LEVEL;
 use grove_controller::shared_informer_factory::SharedInformerFactory;
 use grove_controller::slim_pod::SlimPod;
-use grove_controller::template_access::TemplateAccess;
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::caches::{Cache, Index, InformerOptions};
 
-use crate::claims::BY_CLAIM_AND_TEMPLATE;
+use crate::claims::{BY_CLAIM_AND_TEMPLATE, ClaimCaches};
 use crate::clique_memory::CliqueMemory;
 use crate::gang_pods::PODS_BY_GANG;
 use crate::gated_cliques::BY_GATING_GANG;
@@ -27,12 +24,8 @@ pub(crate) struct PclqCaches {
     pub(crate) pods: Cache<SlimPod>,
     /// All gangs.
     pub(crate) gangs: Cache<PodGang>,
-    /// All claims, because any of them may have the name of a claim of a clique.
-    pub(crate) claims: Cache<ResourceClaim>,
-    /// The identities of all templates of claims.
-    pub(crate) claim_templates: Cache<SlimResourceClaimTemplate>,
-    /// Whether templates of other namespaces may be used.
-    pub(crate) template_access: TemplateAccess,
+    /// The claims and their templates.
+    pub(crate) claims: ClaimCaches,
     /// The last deleted pods of each clique. Read them after `pods`, so that no pod is missed.
     pub(crate) tombstones: Tombstones,
     /// The cliques with a deletion that keeps their pods.
@@ -45,7 +38,7 @@ pub(crate) struct PclqCaches {
     pub(crate) memory: CliqueMemory,
 }
 
-/// Starts the informers. Cliques without claims need neither the kinds of claims nor the permission for them.
+/// Starts the informers.
 pub(crate) fn start(manager: &Manager) -> PclqCaches {
     let orphan_deletions = OrphanDeletions::default();
     let recorder = orphan_deletions.clone();
@@ -65,9 +58,7 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
         cliques,
         pods,
         gangs,
-        claims: informers.cache_with(InformerOptions::default().optional().with_sum(CLAIMS_BY_LEVEL)),
-        claim_templates: informers.cache_with(InformerOptions::default().optional()),
-        template_access: TemplateAccess::start(manager),
+        claims: ClaimCaches::start(manager, &informers),
         tombstones,
         orphan_deletions,
         terminating_namespaces: manager.start_namespace_informer(),

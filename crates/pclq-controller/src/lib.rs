@@ -5,16 +5,13 @@
 
 use std::sync::Arc;
 
-use grove_api_types::resource_claim::SharingLevel;
 use grove_controller::manager::Manager;
 use grove_controller::reconciler::{self, Context, Reconciler};
-use grove_controller::resource_claims;
 use grove_runtime::runtime::Runtime;
 
 mod claims;
 mod clique;
 mod clique_memory;
-mod clique_owner;
 mod gang_pods;
 mod gated_cliques;
 mod gating_gangs;
@@ -24,7 +21,6 @@ mod pod;
 mod pod_references;
 pub mod rbac;
 mod replacement_backoff;
-mod retired_claims;
 mod stage;
 mod tombstones;
 mod write_history;
@@ -42,7 +38,7 @@ pub const NAME: &str = "pclq-controller";
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
     let caches = informers::start(manager);
-    resource_claims::register_metric(manager, &caches.claims, &[SharingLevel::Clique])?;
+    caches.claims.register_metric(manager)?;
     let references = Box::pin(pod_references::run(manager, pod_references::Context::new(manager, &caches)));
     let cliques = Context::<CliqueReconciler>::new(manager, caches);
     for (name, count) in CliqueMemory::MAPS {

@@ -9,7 +9,7 @@ use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::clique::CLAIM_KINDS;
+use crate::claims::CLAIM_KINDS;
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {

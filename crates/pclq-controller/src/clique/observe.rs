@@ -10,7 +10,6 @@ use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
-use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::{Availability, Cache, UnreadableObject};
 use k8s_openapi::jiff::Timestamp;
@@ -18,15 +17,11 @@ use kube::ResourceExt;
 
 use super::Context;
 use super::observed::{GatingGang, Observed};
+use crate::claims;
 use crate::gang_pods::max_references;
 use crate::gated_cliques::{gates_cliques, gating_gang};
 use crate::observed::ObservedClique;
 use crate::pod::labelled_clique;
-
-mod claims;
-
-#[cfg(test)]
-pub(super) use claims::{in_annotation, reference_state};
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
@@ -50,11 +45,11 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
     };
     let existing = pods.iter().map(AsRef::as_ref);
     let deleted = tombstones.iter().chain(&terminating).map(AsRef::as_ref);
-    let claims = claims::observe(ctx, clique, *is_namespace_terminating);
+    let claims = claims::observe(&ctx.children, &caches.claims, &caches.memory.retired_claims, &state);
     let replaced = (clique, claims.are_shared(clique.spec.replicas));
     let delayed_replacements = caches.memory.replacements.observe(replaced, existing, deleted, now);
     let missing_domain_template = missing_domain_template(ctx, &state);
-    let mut observed = Observed {
+    Observed {
         state,
         gang,
         max_references,
@@ -65,10 +60,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
         default_scheduler: ctx.config().schedulers.default_profile,
         claims,
         missing_domain_template,
-        read_errors: TemplateReadErrors::default(),
-    };
-    claims::observe_conflicts(ctx, &mut observed);
-    observed
+    }
 }
 
 /// The clique and its pods, and the deleted pods that are still terminating.
@@ -108,7 +100,7 @@ fn clique_and_pods(ctx: &Context, clique: PodClique) -> (ObservedClique, Vec<Arc
 
 /// See [`Observed::missing_domain_template`].
 fn missing_domain_template(ctx: &Context, observed: &ObservedClique) -> Option<String> {
-    let templates = &ctx.caches.claim_templates;
+    let templates = &ctx.caches.claims.templates;
     observed.waiting_pods().next().filter(|_| templates.availability() == Availability::Served)?;
     let namespace = observed.clique.namespace().unwrap_or_default();
     domain_template(&observed.clique.spec.pod_spec).filter(|name| !templates.contains(&namespace, name))

@@ -1,12 +1,12 @@
 //! The snapshot of a clique, its pods, its claims and its gang: plain data and pure queries.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::conditions::available;
-use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::names::PodGangName;
 use grove_api_types::pack_affinity::PackAffinity;
 use grove_api_types::pod_group::{self, PodGroupNumber, PodGroupRef};
@@ -14,20 +14,15 @@ use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::{annotation_value, labels};
 use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::Waiting;
-use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
+use crate::NAME;
+use crate::claims::ObservedClaims;
 use crate::gating_gangs::GatingGangState;
 use crate::observed::ObservedClique;
-
-pub(crate) mod claims;
-
-use claims::{ObservedClaims, claims_invalid};
-
-/// The name of this service in messages.
-pub(crate) const SERVICE: &str = "pclq-controller";
 
 /// The snapshot of a reconcile.
 #[derive(Clone, Debug)]
@@ -53,8 +48,6 @@ pub(crate) struct Observed {
     /// The `ResourceClaimTemplate` of its compute domain, if it does not exist and pods wait for the scheduler. NVIDIA's driver deletes it
     /// with the domain, and creates it with the next one.
     pub(crate) missing_domain_template: Option<String>,
-    /// The templates of claims that could not be read.
-    pub(crate) read_errors: TemplateReadErrors,
 }
 
 /// A gang that must be scheduled before other pods: the base gang before the pods of its scaled gangs. In a gang with a `PodGroup` of the
@@ -104,16 +97,22 @@ impl std::ops::DerefMut for Observed {
 }
 
 impl Observed {
-    /// Whether the clique has more pods and own claims than a set may have objects. No request for the clique has to pass a check of this
-    /// number, so the memory of a reconcile must not depend on it.
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.objects() > MAX_OBJECTS
+    /// The created pods and claims with pending watch events.
+    pub(crate) fn all_pending_creates(&self) -> PendingCreates {
+        let (pods, claims) = (&self.pending_creates.children, &self.claims.pending_creates.children);
+        let mut children: Vec<_> = pods.iter().chain(claims).cloned().collect();
+        children.sort();
+        PendingCreates { children }
     }
 
-    /// The number of pods and own claims of the clique.
-    pub(crate) fn objects(&self) -> u64 {
-        let replicas = u64::try_from(self.clique.spec.replicas).unwrap_or_default();
-        replicas.saturating_add(self.claims.count(replicas))
+    /// The pods and claims that wait for the retry of a rejected create.
+    pub(crate) fn all_backed_off(&self) -> Cow<'_, BackedOffCreates> {
+        if self.claims.backed_off.children.is_empty() {
+            return Cow::Borrowed(&self.backed_off);
+        }
+        let mut all = self.claims.backed_off.clone();
+        all.children.extend(self.backed_off.children.iter().cloned());
+        Cow::Owned(all)
     }
 
     /// Why the gated pods of the clique keep their scheduling gate; `None` if the gate is to be removed. `gating_gangs.rs` decides
@@ -179,7 +178,7 @@ impl Observed {
         let (gang, of_clique) = (self.gang.as_deref()?, self.pod_group()?);
         let PodGroupRef { name, spec } = match PodGroupRef::of_gang(gang) {
             Ok(group) => group?,
-            Err(error) => return Some((0, Waiting::new(available::UNREADABLE_ANNOTATION, error.message(SERVICE)))),
+            Err(error) => return Some((0, Waiting::new(available::UNREADABLE_ANNOTATION, error.message(NAME)))),
         };
         let gang = gang.metadata.name.as_deref().unwrap_or_default();
         let counted = spec.below_minimum.get(self.clique.metadata.name.as_deref()?).copied();
@@ -213,8 +212,8 @@ impl Observed {
         let gang = self.clique.labels().get(labels::POD_GANG).map_or("", String::as_str);
         let errors =
             [pod_group::name_in_annotation(gang, &self.clique).err(), PackAffinity::of_annotation(&self.clique).err()];
-        let messages = errors.into_iter().flatten().map(|error| error.message(SERVICE));
+        let messages = errors.into_iter().flatten().map(|error| error.message(NAME));
         let waiting = messages.map(|message| Waiting::new(available::UNREADABLE_ANNOTATION, message));
-        self.claims.invalid.clone().map(claims_invalid).into_iter().chain(waiting)
+        self.claims.unknown().into_iter().chain(waiting)
     }
 }

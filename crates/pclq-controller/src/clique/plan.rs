@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::conditions::available;
-use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::{events, finalizers};
@@ -13,11 +12,10 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 
 use super::observed::Observed;
-use crate::{pod, stage};
+use crate::{claims, pod, stage};
 
 mod adoption;
 mod annotations;
-mod claims;
 mod creates;
 mod gates;
 mod indices;
@@ -26,14 +24,13 @@ mod references;
 mod replacement;
 
 pub(crate) use annotations::message as message_of_annotations;
-pub(crate) use claims::claims;
 use creates::PodCreates;
 use indices::Indices;
 
 /// If no watch event triggers it, the next plan creates the other missing pods, or deletes those of a deleted clique, after this time.
 const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
-/// The plan for the pods of one clique, which is executed after that of its [`claims`]. Orphans are adopted first. Deletes come before
+/// The plan for the pods of one clique, which is executed after that of its claims. Orphans are adopted first. Deletes come before
 /// creates, so that the quota of a failed pod is free for its successor. Creates come last, so that rejected creates block nothing else.
 /// A rejected write of one pod blocks no other write: the stages are independent.
 pub(crate) fn pods(observed: &Observed) -> Plan {
@@ -42,7 +39,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
         let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer)).with_independent_stages();
         return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
     }
-    if observed.is_too_large() {
+    if observed.claims.is_too_large(observed) {
         return Plan::new().waiting([too_large(observed)]);
     }
     let identity = match observed.identity() {
@@ -100,8 +97,7 @@ pub(crate) fn merged(claims: Plan, pods: Plan) -> Plan {
 pub(crate) fn delete_children(pods: &[Arc<SlimPod>], claims: &[Arc<ResourceClaim>]) -> Plan {
     let pods = delete_all(pods);
     let has_more = pods.steps.len() == stage::MAX_STEPS;
-    let active = claims.iter().filter(|claim| !has_more && !is_terminating(&***claim));
-    let claims = stage::bounded(stage::CLAIMS, active.map(|claim| Step::delete_with_optimistic_lock(&**claim)));
+    let claims = claims::delete_all(if has_more { &[] } else { claims });
     let has_more = has_more || claims.steps.len() == stage::MAX_STEPS;
     // No watch event triggers a reconcile of a deleted clique.
     Plan::new().stage(pods).stage(claims).continue_after(has_more.then_some(NEXT_PLAN_DELAY))
@@ -141,7 +137,7 @@ fn label_missing(label: &str) -> Waiting {
 }
 
 fn too_large(observed: &Observed) -> Waiting {
-    let (replicas, objects) = (observed.clique.spec.replicas, observed.objects());
+    let (replicas, objects) = (observed.clique.spec.replicas, observed.claims.objects(observed));
     let message = format!(
         "Grove creates and deletes no pods while spec.replicas is {replicas}: the PodClique would have {objects} pods and ResourceClaims, \
          and may have at most {MAX_OBJECTS}; lower spec.replicas"

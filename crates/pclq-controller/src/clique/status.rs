@@ -1,6 +1,6 @@
 //! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
-use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, RESOURCE_CLAIMS_CREATED};
+use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
 use grove_api_types::error_codes::ERR_UNREADABLE_ANNOTATION;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
@@ -17,8 +17,8 @@ use kube::ResourceExt;
 
 use super::observed::Observed;
 use super::plan::message_of_annotations;
+use crate::claims;
 
-mod claims;
 mod conditions;
 mod waiting_pods;
 
@@ -81,12 +81,8 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         |status: Option<&PodCliqueStatus>| status.map_or(0, |status| status.scheduled_replicas) >= required_by_gates;
     let changes_gates = observed.gates_cliques && opens_gates(old) != opens_gates(Some(new));
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
-    let missing_claims = |status: &PodCliqueStatus| {
-        let condition = find_status_condition(&status.conditions, RESOURCE_CLAIMS_CREATED);
-        condition.filter(|condition| condition.status != "True").map(|condition| condition.reason.clone())
-    };
     let is_significant = is_complete
-        || old.and_then(missing_claims) != missing_claims(new)
+        || old.and_then(claims::reason_of_missing) != claims::reason_of_missing(new)
         || was_available != is_available
         || (was_scheduled && !is_scheduled)
         || (old.is_some() && !was_breached && is_breached)

@@ -14,7 +14,6 @@ use grove_controller::create_state::CreateState;
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step, Target};
-use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
@@ -83,7 +82,7 @@ impl ProcessMemory {
 
 /// The plan, which does not depend on the time. The API server accepts all creates of claims.
 fn plan(observed: &Observed) -> Plan {
-    let claims = super::plan::claims(observed);
+    let claims = crate::claims::plan(observed, &observed.claims);
     let created = claims.steps().filter(|step| step.verb() == "create");
     let created = created.map(|step| StepResult::new("s", "create", step.target().clone(), Ok(())));
     let mut observed = observed.clone();
@@ -133,7 +132,6 @@ fn snapshot(row: &str) -> Observed {
         default_scheduler: Scheduler::default(),
         claims: claim_rows::observed(&row["claims"]),
         missing_domain_template: row["missingDomain"].as_str().map(String::from),
-        read_errors: TemplateReadErrors::default(),
     }
 }
 

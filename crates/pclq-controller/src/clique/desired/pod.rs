@@ -52,7 +52,7 @@ enum SharedSpec {
 impl PodTemplate {
     /// The template of the pods of the observed clique.
     pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
-        let templates_per_pod = observed.claim_templates_per_pod();
+        let templates_per_pod = observed.claims.templates_per_pod();
         let shared = |spec: &RawPodSpec| {
             if templates_per_pod.is_empty() {
                 SharedSpec::Text(fields_text(spec))
@@ -197,7 +197,7 @@ fn spec(observed: &Observed, identity: &CliqueIdentity) -> RawPodSpec {
     affinity::add(&mut spec, observed, identity);
     environment::prepend(&mut spec, &env::variables(observed, identity));
     let mut spec = RawPodSpec::from(spec);
-    inject(&mut spec, &observed.claims_of_all_pods());
+    inject(&mut spec, &observed.claims.of_all_pods(&observed.name()));
     spec
 }
 

@@ -32,14 +32,15 @@ impl PodCreates {
 /// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if the API server has just rejected pods of the
 /// clique, while a pod or an annotation of the clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
+    let (clique, claims) = (observed.name(), &observed.claims);
     let is_unreadable = !observed.unreadable_pods.is_empty() || observed.unreadable_annotations().next().is_some();
     let is_blocked = is_unreadable || observed.backed_off.slow_start().is_none();
-    if free.is_empty() || is_blocked || observed.is_namespace_terminating || !observed.has_claims_of_all_pods() {
+    if free.is_empty() || is_blocked || observed.is_namespace_terminating || !claims.are_usable_by_all_pods(&clique) {
         return PodCreates::none();
     }
     let names = Names::of(observed);
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
-    let due = due.filter(|index| observed.has_claims_of_pod(*index));
+    let due = due.filter(|index| claims.are_usable_by_pod(&clique, *index));
     let undecided = observed.undecided_pods().map_or(i32::MAX, |(first, _)| first);
     let due = due.filter(|index| *index < undecided);
     let candidates = due.map(|index| (index, names.for_index(index)));

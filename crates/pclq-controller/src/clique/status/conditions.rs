@@ -10,7 +10,8 @@ use grove_controller::status_writer::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{claims, waiting_pods};
+use super::waiting_pods;
+use crate::claims;
 use crate::clique::observed::Observed;
 
 /// Whether a condition is true, its reason and its message.
@@ -34,7 +35,7 @@ pub(super) fn set_all(
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
     }
-    match claims::condition(observed, plan, result) {
+    match claims::condition(observed, &observed.claims, plan, result) {
         Some(condition) => set_status_condition(conditions, condition, now),
         None => remove_status_condition(conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }

@@ -9,7 +9,7 @@ use grove_api_types::names::PodCliqueName;
 use grove_runtime::caches::UnreadableObject;
 
 use super::{check, snapshot};
-use crate::clique::observed::claims::pod_index_of_claim;
+use crate::claims::pod_index_of_claim;
 
 #[test]
 fn the_claim_of_a_removed_index_stays_while_a_live_pod_uses_it() {
@@ -153,7 +153,7 @@ fn a_claim_stays_while_the_watch_event_of_its_pod_is_pending() {
     let mut observed = snapshot(
         "{replicas: 0, gang: [], claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus}], retired: [0-gpus]}}",
     );
-    let deletable = |observed: &crate::clique::observed::Observed| observed.deletable_claims().count();
+    let deletable = |observed: &crate::clique::observed::Observed| observed.claims.deletable(observed).count();
     assert_eq!(deletable(&observed), 1);
     observed.own_writes.created_names.insert(0, "p".to_owned());
     let pending = grove_controller::expectations::ChildKey { kind: "Pod".to_owned(), name: "p".to_owned() };
@@ -168,7 +168,7 @@ fn claims_stay_while_a_pod_of_the_clique_is_unreadable() {
         "{replicas: 0, gang: [], claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus}], retired: [0-gpus]}}",
     );
     observed.unreadable_pods = vec![Arc::new(UnreadableObject::default())];
-    assert_eq!(observed.deletable_claims().count(), 0);
+    assert_eq!(observed.claims.deletable(&observed).count(), 0);
 }
 
 #[test]

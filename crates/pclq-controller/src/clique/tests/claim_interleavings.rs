@@ -19,10 +19,9 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::{NAME, ProcessMemory, snapshot};
-use crate::clique::observed::claims::pod_index_of_claim;
+use crate::claims::{self, RetiredClaims, pod_index_of_claim};
 use crate::clique::{observed::Observed, plan};
 use crate::pod::index;
-use crate::retired_claims::RetiredClaims;
 
 const WALKS: u64 = 400;
 const EVENTS_PER_WALK: usize = 60;
@@ -210,7 +209,7 @@ impl Cluster {
 
     fn reconcile(&mut self) {
         let mut observed = self.observe();
-        let claims = plan::claims(&observed);
+        let claims = claims::plan(&observed, &observed.claims);
         let result = self.execute(&claims);
         self.claim_creates.expect_creations(&observed.clique, &claims, |_| 1);
         self.claim_creates.record_results(&observed.clique, &result);

@@ -14,9 +14,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::snapshot;
+use crate::claims::{ReferenceState, in_annotation, reference_state};
 use crate::clique::Context;
-use crate::clique::observe::{in_annotation, reference_state};
-use crate::clique::observed::claims::ReferenceState;
 use crate::informers;
 use grove_controller::reconciler::reconcile;
 

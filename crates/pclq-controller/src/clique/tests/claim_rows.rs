@@ -14,12 +14,13 @@ use grove_controller::expectations::{ChildKey, PendingCreates};
 use grove_controller::group_kind::group_kind_of;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Target;
+use grove_controller::resource_claims::TemplateReadErrors;
 use grove_runtime::api_error::ApiError;
 use grove_runtime::caches::Availability;
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::clique::observed::claims::{ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState};
+use crate::claims::{ObservedClaims, OwnClaim, ReferenceState, ReferencedClaim, TemplateState};
 
 /// The claims that a row describes. Keys: `own`, the claims in the annotation: `{t, per, field, ns, template}`, the name of the
 /// template, whether each pod has its own claim, and the state of the template (`NotFound` or a message; read if absent);
@@ -50,6 +51,7 @@ pub(super) fn observed(row: &Value) -> ObservedClaims {
         pending_creates: PendingCreates { children: pending },
         retired: names("retired").iter().map(|name| format!("{NAME}-{name}")).collect(),
         created: BTreeSet::new(),
+        read_errors: TemplateReadErrors::default(),
     }
 }
 

@@ -4,10 +4,14 @@
 
 use expect_test::expect;
 use grove_controller::executor::{ExecutionResult, StepResult};
-use grove_controller::plan::{Create, Step};
+use grove_controller::plan::{Create, Plan, Step};
 use grove_runtime::api_error::ApiError;
 
-use super::{NAME, check, plan, snapshot};
+use super::{NAME, Observed, check, plan, snapshot};
+
+fn plan_of_claims(observed: &Observed) -> Plan {
+    crate::claims::plan(observed, &observed.claims)
+}
 
 #[test]
 fn claims_are_created_before_the_pods_that_use_them() {
@@ -242,7 +246,7 @@ fn claims_of_an_api_that_is_not_served_are_not_created() {
 fn a_rejected_claim_delays_only_the_pods_that_use_it() {
     let row = "{replicas: 2, gang: [], claims: {own: [{t: gpus, per: true}]}}";
     let observed = snapshot(row);
-    let claims = crate::clique::plan::claims(&observed);
+    let claims = plan_of_claims(&observed);
     let result = claims.steps().enumerate().map(|(at, step)| {
         let result = if at == 0 { Err(ApiError::new(422, "Invalid", "no")) } else { Ok(()) };
         StepResult::new("s", "create", step.target().clone(), result)
@@ -307,7 +311,7 @@ fn a_clique_with_more_pods_and_claims_than_a_set_may_have_objects_plans_nothing(
         format!("{{replicas: {replicas}, gang: [], claims: {{own: [{}]}}}}", own(claims))
     };
     let observed = snapshot(&row(7000, 300));
-    assert_eq!(observed.needed_claims().count(), 0);
+    assert_eq!(observed.claims.needed(&observed).count(), 0);
     check(
         &row(7000, 300),
         &expect![[r"
@@ -315,16 +319,17 @@ fn a_clique_with_more_pods_and_claims_than_a_set_may_have_objects_plans_nothing(
         "]],
     );
     let largest = snapshot(&row(1000, 99));
-    assert_eq!(largest.needed_claims().count(), 99_000);
-    assert_eq!(crate::clique::plan::claims(&largest).steps().count(), 4096);
-    assert_eq!(snapshot(&row(1001, 99)).needed_claims().count(), 0);
+    assert_eq!(largest.claims.needed(&largest).count(), 99_000);
+    assert_eq!(plan_of_claims(&largest).steps().count(), 4096);
+    let larger = snapshot(&row(1001, 99));
+    assert_eq!(larger.claims.needed(&larger).count(), 0);
 }
 
 #[test]
 fn a_terminating_clique_that_is_too_large_deletes_its_claims() {
     let row =
         "{replicas: 100000, terminating: true, claims: {own: [{t: gpus, per: true}], existing: [{name: 0-gpus}]}}";
-    assert_eq!(crate::clique::plan::claims(&snapshot(row)).steps().count(), 1);
+    assert_eq!(plan_of_claims(&snapshot(row)).steps().count(), 1);
 }
 
 #[test]
@@ -333,6 +338,6 @@ fn a_clique_without_a_valid_label_and_a_too_large_clique_change_no_claims() {
         "{labels: {grove.io/podgang: ''}, claims: {own: [{t: shared}]}}",
         "{replicas: 2147483647, claims: {own: [{t: shared}, {t: gpus, per: true}]}}",
     ] {
-        assert!(crate::clique::plan::claims(&snapshot(row)).is_empty(), "{row}");
+        assert!(plan_of_claims(&snapshot(row)).is_empty(), "{row}");
     }
 }

@@ -20,6 +20,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest};
 use serde_json::json;
 
 use super::{gang, pod, snapshot};
+use crate::claims::ClaimCaches;
 use crate::clique::{CliqueReconciler, Context};
 use crate::clique_memory::CliqueMemory;
 use crate::gang_pods::PODS_BY_GANG;
@@ -74,9 +75,11 @@ fn context(
         cliques,
         pods,
         gangs,
-        claims: informers.cache(),
-        claim_templates: informers.cache(),
-        template_access: TemplateAccess::new(None),
+        claims: ClaimCaches {
+            claims: informers.cache(),
+            templates: informers.cache(),
+            access: TemplateAccess::new(None),
+        },
         tombstones,
         orphan_deletions,
         terminating_namespaces: TerminatingNamespaces::new(Cache::from_objects([])),

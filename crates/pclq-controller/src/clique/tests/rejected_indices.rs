@@ -18,6 +18,7 @@ use grove_test_support::mock_api_server::{self, MockResponse, RecordedRequest, R
 use serde_json::json;
 
 use super::snapshot;
+use crate::claims::ClaimCaches;
 use crate::clique::Context;
 use crate::clique_memory::CliqueMemory;
 use crate::informers::PclqCaches;
@@ -53,9 +54,11 @@ impl Fixture {
         let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
         let (cliques, informers) = (Cache::from_objects([]), SharedInformerFactory::new(&runtime));
         let caches = PclqCaches {
-            claims: informers.cache(),
-            claim_templates: informers.cache(),
-            template_access: TemplateAccess::new(None),
+            claims: ClaimCaches {
+                claims: informers.cache(),
+                templates: informers.cache(),
+                access: TemplateAccess::new(None),
+            },
             informers,
             tombstones: Tombstones::new(&cliques),
             cliques,

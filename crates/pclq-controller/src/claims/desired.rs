@@ -4,16 +4,19 @@ use grove_api_types::events;
 use grove_api_types::names::{ClaimOwner, PodCliqueName};
 use grove_api_types::resource_claim::ResourceClaim;
 use grove_api_types::resource_sharing::claim::{claim_labels, claim_metadata, drift, resource_claim};
-use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
+use grove_controller::children::{ChildEvents, ChildKind, ChildKinds, DesiredChild};
 use grove_controller::plan::Step;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
-use crate::clique_owner::{ClaimContent, ClaimExpansion, CliqueOwner, DesiredClaim};
+use super::clique_owner::{ClaimContent, ClaimExpansion, CliqueOwner, DesiredClaim};
 use crate::stage;
 
+/// The children of a clique besides its pods.
+pub(crate) const CLAIM_KINDS: ChildKinds<CliqueOwner> = ChildKinds::in_creation_order(&[&ResourceClaims]);
+
 /// The claims of cliques.
-pub(crate) struct ResourceClaims;
+struct ResourceClaims;
 
 impl ChildKind for ResourceClaims {
     type Owner = CliqueOwner;

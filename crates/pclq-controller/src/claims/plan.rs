@@ -4,59 +4,62 @@
 //! claim, or if no pod uses it. So its deletion never ends before the deletion of a pod that refers to it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grove_api_types::conditions::{RESOURCE_CLAIMS_CREATED, available, resource_claims_created as reasons};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::events;
-use grove_api_types::names::ResourceClaimName;
+use grove_api_types::names::{ClaimOwner, ResourceClaimName};
+use grove_api_types::resource_claim::ResourceClaim;
+use grove_api_types::resource_sharing::claim::claim_labels;
 use grove_api_types::text::join_names;
 use grove_controller::children::StepFilter;
 use grove_controller::conditions::find_status_condition;
+use grove_controller::name_conflict::NameConflicts;
 use grove_controller::plan::{Plan, Stage, Step, Waiting, WarningEvent};
 
-use crate::clique::desired::CLAIM_KINDS;
-use crate::clique::observed::Observed;
-use crate::clique::observed::claims::{NeededClaim, ReferenceState, ReferencedClaim, claims_invalid};
+use super::desired::CLAIM_KINDS;
+use super::observed::{NeededClaim, ObservedClaims, ReferenceState, ReferencedClaim};
+use crate::observed::ObservedClique;
 use crate::stage;
 
 /// A message contains at most this many claims, and counts the others.
 const MAX_NAMED: usize = 10;
 
 /// The plan for the claims of one clique. No claim waits for another one.
-pub(crate) fn claims(observed: &Observed) -> Plan {
-    if observed.claims.is_empty() {
+pub(crate) fn plan(clique: &ObservedClique, claims: &ObservedClaims) -> Plan {
+    if claims.is_empty() {
         return Plan::new();
     }
-    if observed.is_terminating() {
-        let deletes = observed.deletable_claims().map(Step::delete_with_optimistic_lock);
-        let stage = deletion(deletes);
-        return if observed.orphans_pods { Plan::new() } else { Plan::new().stage(stage).with_independent_stages() };
+    if clique.is_terminating() {
+        let deletes = claims.deletable(clique).map(Step::delete_with_optimistic_lock);
+        let stage = stage::bounded(stage::CLAIMS, deletes).with_event(
+            events::RESOURCE_CLAIM_DELETE_SUCCESSFUL,
+            events::RESOURCE_CLAIM_DELETE_FAILED,
+            "Deleted",
+        );
+        return if clique.orphans_pods { Plan::new() } else { Plan::new().stage(stage).with_independent_stages() };
     }
-    if observed.is_too_large() {
+    if claims.is_too_large(clique) {
         return Plan::new();
     }
-    let Ok(identity) = observed.identity() else { return Plan::new() };
-    let labels = observed.labels_of_claims(&identity);
-    let claims = &observed.claims;
-    let filter = StepFilter::new(observed.claim_conflicts(&labels), &claims.backed_off, &claims.pending_creates)
-        .without_creates_if(observed.is_namespace_terminating);
-    let mut plan = CLAIM_KINDS.plan(&claims.children, &observed.expand_claims(&identity), filter);
+    let Ok(identity) = clique.identity() else { return Plan::new() };
+    // An orphan that has them is adopted.
+    let labels = &claim_labels(&identity.set, ClaimOwner::Clique(&clique.name()), None);
+    let conflicts = NameConflicts { owner: &clique.clique, conflicts: &claims.name_conflicts, labels };
+    let filter = StepFilter::new(conflicts, &claims.backed_off, &claims.pending_creates)
+        .without_creates_if(clique.is_namespace_terminating);
+    let mut plan = CLAIM_KINDS.plan(&claims.children, &claims.expansion(clique, &identity), filter);
     plan.waiting.iter_mut().for_each(|waiting| waiting.reason = reason_of_claims(waiting.reason));
-    let plan = plan
-        .waiting(claims.invalid.clone().map(claims_invalid))
-        .waiting(references(observed))
-        .waiting(ending(observed));
-    let warnings = warnings(observed, &plan);
+    let plan = plan.waiting(claims.unknown()).waiting(references(claims)).waiting(ending(clique, claims));
+    let warnings = warnings(clique, &plan);
     plan.with_warnings(warnings).with_independent_stages()
 }
 
-/// The stage that deletes claims.
-fn deletion(deletes: impl Iterator<Item = Step>) -> Stage {
-    stage::bounded(stage::CLAIMS, deletes).with_event(
-        events::RESOURCE_CLAIM_DELETE_SUCCESSFUL,
-        events::RESOURCE_CLAIM_DELETE_FAILED,
-        "Deleted",
-    )
+/// Deletes the claims of a deleted clique.
+pub(crate) fn delete_all(claims: &[Arc<ResourceClaim>]) -> Stage {
+    let active = claims.iter().filter(|claim| !is_terminating(&***claim));
+    stage::bounded(stage::CLAIMS, active.map(|claim| Step::delete_with_optimistic_lock(&**claim)))
 }
 
 /// The reason of the condition about claims for a reason of a plan.
@@ -69,8 +72,7 @@ fn reason_of_claims(reason: &'static str) -> &'static str {
 }
 
 /// Why pods may not use all claims of the set and of the scaling group.
-fn references(observed: &Observed) -> Option<Waiting> {
-    let claims = &observed.claims;
+fn references(claims: &ObservedClaims) -> Option<Waiting> {
     if claims.references.is_empty() {
         return None;
     }
@@ -93,12 +95,11 @@ fn references(observed: &Observed) -> Option<Waiting> {
 }
 
 /// The needed claims that are deleted before new ones of their names are created.
-fn ending(observed: &Observed) -> Option<Waiting> {
-    let claims = &observed.claims;
+fn ending(clique: &ObservedClique, claims: &ObservedClaims) -> Option<Waiting> {
     let is_ending = |name: &ResourceClaimName| {
         claims.retired.contains(name.as_str()) || claims.get(name).is_some_and(is_terminating)
     };
-    let needed = observed.needed_claims().map(|NeededClaim { name, .. }| name);
+    let needed = claims.needed(clique).map(|NeededClaim { name, .. }| name);
     let ending: Vec<_> = needed.filter(is_ending).map(String::from).collect();
     let message = || {
         let list = join_names(&ending, MAX_NAMED);
@@ -109,8 +110,8 @@ fn ending(observed: &Observed) -> Option<Waiting> {
 
 /// Warnings about templates that do not exist and about objects of others, unless the condition of the clique reports them: then an
 /// earlier warning did, too. There is one warning for each reason.
-fn warnings(observed: &Observed, plan: &Plan) -> Vec<WarningEvent> {
-    let conditions = observed.clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+fn warnings(clique: &ObservedClique, plan: &Plan) -> Vec<WarningEvent> {
+    let conditions = clique.clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let condition = find_status_condition(conditions, RESOURCE_CLAIMS_CREATED);
     let is_reported =
         |waiting: &Waiting| condition.is_some_and(|condition| condition.message.contains(&waiting.message));

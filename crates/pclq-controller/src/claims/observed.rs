@@ -1,32 +1,30 @@
-//! The claims that the pods of a clique use, in the snapshot of the clique: plain data and pure queries.
+//! The claims that the pods of a clique use: plain data and pure queries.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::resource_claims_created as reasons;
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::expansion::object_count::MAX_OBJECTS;
 use grove_api_types::names::{ClaimOwner, PodCliqueName, ResourceClaimName};
 use grove_api_types::resource_claim::{ClaimTemplate, ResourceClaim};
-use grove_api_types::resource_sharing::claim::claim_labels;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaim;
-use grove_api_types::v1alpha1::{PodClique, ResourceSharingScope};
+use grove_api_types::v1alpha1::ResourceSharingScope;
 use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::group_kind::{group_kind_of, is_of_group_kind};
-use grove_controller::name_conflict::{NameConflict, NameConflicts};
+use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
-use grove_controller::resource_claims;
+use grove_controller::resource_claims::{self, TemplateReadErrors};
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Availability;
 use kube::{Resource, ResourceExt};
 
-use super::{Observed, SERVICE};
-use crate::clique_owner::{ClaimContent, ClaimExpansion, DesiredClaim};
-use crate::observed::CliqueIdentity;
-use crate::pod;
+use super::clique_owner::{ClaimContent, ClaimExpansion, DesiredClaim};
+use crate::observed::{CliqueIdentity, ObservedClique};
 use crate::write_history::is_pending;
+use crate::{NAME, pod};
 
 /// The claims that the pods of a clique use, and all claims that the clique controls.
 #[derive(Clone, Debug)]
@@ -51,6 +49,8 @@ pub(crate) struct ObservedClaims {
     pub(crate) retired: BTreeSet<String>,
     /// The names of the claims that this reconcile has created.
     pub(crate) created: BTreeSet<String>,
+    /// The templates that could not be read.
+    pub(crate) read_errors: TemplateReadErrors,
 }
 
 /// A claim of the set or of the scaling group.
@@ -113,13 +113,8 @@ pub(crate) enum TemplateState {
 }
 
 /// Why pclq-controller cannot read the objects of the kind, which are claims or templates; `None` if it can.
-pub(in crate::clique) fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability) -> Option<Waiting> {
-    resource_claims::unavailable::<K>(availability, SERVICE)
-}
-
-/// No pods are created, because the claims of the clique are unknown.
-pub(crate) fn claims_invalid(message: String) -> Waiting {
-    Waiting::new(reasons::RESOURCE_CLAIMS_INVALID, message)
+pub(super) fn unavailable<K: Resource<DynamicType = ()>>(availability: Availability) -> Option<Waiting> {
+    resource_claims::unavailable::<K>(availability, NAME)
 }
 
 impl ObservedClaims {
@@ -134,13 +129,25 @@ impl ObservedClaims {
         !self.references.is_empty() || self.own.iter().any(is_shared)
     }
 
-    /// The number of own claims of a clique with this number of replicas.
-    pub(crate) fn count(&self, replicas: u64) -> u64 {
+    /// Why no pods are created, if the claims of the clique are unknown.
+    pub(crate) fn unknown(&self) -> Option<Waiting> {
+        self.invalid.clone().map(|message| Waiting::new(reasons::RESOURCE_CLAIMS_INVALID, message))
+    }
+
+    /// Whether the clique has more pods and own claims than a set may have objects. No request for the clique has to pass a check of this
+    /// number, so the memory of a reconcile must not depend on it.
+    pub(crate) fn is_too_large(&self, clique: &ObservedClique) -> bool {
+        self.objects(clique) > MAX_OBJECTS
+    }
+
+    /// The number of pods and own claims of the clique.
+    pub(crate) fn objects(&self, clique: &ObservedClique) -> u64 {
+        let replicas = u64::try_from(clique.clique.spec.replicas).unwrap_or_default();
         let of_scope = |own: &OwnClaim| match own.claim.scope {
             ResourceSharingScope::AllReplicas => 1,
             ResourceSharingScope::PerReplica => replicas,
         };
-        self.own.iter().map(of_scope).fold(0, u64::saturating_add)
+        self.own.iter().map(of_scope).fold(replicas, u64::saturating_add)
     }
 
     /// Whether nothing is known about claims of the clique.
@@ -233,16 +240,16 @@ struct PodsByIndex<'a> {
 }
 
 impl<'a> PodsByIndex<'a> {
-    fn of(observed: &'a Observed) -> Self {
+    fn of(clique: &'a ObservedClique) -> Self {
         let (mut by_index, mut others) = (BTreeMap::<i32, Vec<_>>::new(), Vec::new());
-        for pod in observed.pods.iter().chain(&observed.orphans).map(AsRef::as_ref) {
+        for pod in clique.pods.iter().chain(&clique.orphans).map(AsRef::as_ref) {
             match pod::index(pod) {
                 Some(index) => by_index.entry(index).or_default().push(pod),
                 None => others.push(pod),
             }
         }
-        let created = observed.own_writes.created_names.iter();
-        let pending = created.filter(|(_, name)| is_pending(&observed.pending_creates, name)).map(|(index, _)| *index);
+        let created = clique.own_writes.created_names.iter();
+        let pending = created.filter(|(_, name)| is_pending(&clique.pending_creates, name)).map(|(index, _)| *index);
         Self { by_index, others, pending: pending.collect() }
     }
 
@@ -263,34 +270,34 @@ impl<'a> PodsByIndex<'a> {
     }
 }
 
-impl Observed {
+impl ObservedClaims {
     /// The claims that the clique needs. Without pods it needs no claim that does not exist yet. A too large clique has none: they would
     /// exhaust the memory.
-    pub(crate) fn needed_claims(&self) -> impl Iterator<Item = NeededClaim<'_>> {
-        let (clique, replicas) = (self.name(), self.clique.spec.replicas.max(0));
-        let own = if self.is_too_large() { &[] } else { self.claims.own.as_slice() };
+    pub(crate) fn needed<'a>(&'a self, clique: &ObservedClique) -> impl Iterator<Item = NeededClaim<'a>> + use<'a> {
+        let own = if self.is_too_large(clique) { &[] } else { self.own.as_slice() };
+        let (clique, replicas) = (clique.name(), clique.clique.spec.replicas.max(0));
         own.iter().enumerate().flat_map(move |(at, own)| {
             let (source, clique) = (own.claim.source(), clique.clone());
             let claim = move |pod_index: Option<i32>| {
                 let name = source.claim(ClaimOwner::Clique(&clique), pod_index.unwrap_or_default());
                 NeededClaim { at, own, pod_index, name }
             };
-            let is_needed = move |claim: &NeededClaim<'_>| replicas > 0 || self.claims.get(&claim.name).is_some();
+            let is_needed = move |claim: &NeededClaim<'_>| replicas > 0 || self.get(&claim.name).is_some();
             own.claim.source().replicas(replicas).map(claim).filter(is_needed)
         })
     }
 
     /// The claims that the clique needs, and those to delete: the ones of removed indices that no pod uses any more. A claim that the
     /// annotation does not contain stays, because pods may use it and the annotation may have been edited.
-    pub(crate) fn expand_claims(&self, identity: &CliqueIdentity) -> ClaimExpansion<'_> {
-        let namespace = self.clique.namespace().unwrap_or_default();
-        let unavailable = self.claims.unavailable();
+    pub(crate) fn expansion<'a>(&'a self, clique: &'a ObservedClique, identity: &CliqueIdentity) -> ClaimExpansion<'a> {
+        let namespace = clique.clique.namespace().unwrap_or_default();
+        let unavailable = self.unavailable();
         let mut claims = Vec::new();
-        for NeededClaim { at: _, own, pod_index, name } in self.needed_claims() {
-            let content = match self.claims.get(&name) {
-                Some(live) if self.claims.is_retired(live) => continue,
+        for NeededClaim { at: _, own, pod_index, name } in self.needed(clique) {
+            let content = match self.get(&name) {
+                Some(live) if self.is_retired(live) => continue,
                 Some(_) => ClaimContent::Existing,
-                None if self.claims.is_pending(&name) => continue,
+                None if self.is_pending(&name) => continue,
                 None => match (&unavailable, own.blocked(&namespace)) {
                     (Some(waiting), _) => ClaimContent::Blocked(waiting.clone()),
                     (None, Ok(template)) => ClaimContent::Missing(template),
@@ -299,92 +306,66 @@ impl Observed {
             };
             claims.push(DesiredClaim { name, pod_index, content });
         }
-        let deletable = self.deletable_claims().filter_map(|claim| claim.metadata.name.clone()).collect();
-        ClaimExpansion { clique: &self.clique, set: identity.set.clone(), claims, deletable }
+        let deletable = self.deletable(clique).filter_map(|claim| claim.metadata.name.clone()).collect();
+        ClaimExpansion { clique: &clique.clique, set: identity.set.clone(), claims, deletable }
     }
 
     /// The claims with deletions that may begin now: of a terminating clique all that no pod uses, otherwise only the retired ones among
     /// them.
-    pub(crate) fn deletable_claims(&self) -> impl Iterator<Item = &ResourceClaim> {
-        let (clique, is_terminating_clique) = (self.name(), self.is_terminating());
-        let is_unneeded = move |claim: &&ResourceClaim| is_terminating_clique || self.claims.is_retired(claim);
-        let mut candidates = self.claims.all().filter(|claim| !is_terminating(*claim)).filter(is_unneeded).peekable();
-        let pods = candidates.peek().map(|_| PodsByIndex::of(self));
+    pub(crate) fn deletable(&self, clique: &ObservedClique) -> impl Iterator<Item = &ResourceClaim> {
+        let (name, is_terminating_clique) = (clique.name(), clique.is_terminating());
+        let is_unneeded = move |claim: &&ResourceClaim| is_terminating_clique || self.is_retired(claim);
+        let mut candidates = self.all().filter(|claim| !is_terminating(*claim)).filter(is_unneeded).peekable();
+        let pods = candidates.peek().map(|_| PodsByIndex::of(clique));
         candidates.filter(move |claim| {
-            let index = pod_index_of_claim(&clique, claim.metadata.name.as_deref().unwrap_or_default());
+            let index = pod_index_of_claim(&name, claim.metadata.name.as_deref().unwrap_or_default());
             let is_released = pods.as_ref().is_some_and(|pods| pods.release(claim, index));
-            is_released && self.unreadable_pods.is_empty()
+            is_released && clique.unreadable_pods.is_empty()
         })
     }
 
     /// The external templates that the next plan needs, by their position in `own`: those of missing claims.
-    pub(crate) fn templates_to_read(&self) -> BTreeSet<usize> {
-        if self.is_terminating() || self.claims.unavailable().is_some() {
+    pub(crate) fn templates_to_read(&self, clique: &ObservedClique) -> BTreeSet<usize> {
+        if clique.is_terminating() || self.unavailable().is_some() {
             return BTreeSet::new();
         }
         let is_unread = |needed: &NeededClaim<'_>| needed.own.template == TemplateState::Unread;
-        let is_missing =
-            |needed: &NeededClaim<'_>| self.claims.get(&needed.name).is_none() && !self.claims.is_pending(&needed.name);
-        let unread = self.needed_claims().filter(is_unread).filter(is_missing);
+        let is_missing = |needed: &NeededClaim<'_>| self.get(&needed.name).is_none() && !self.is_pending(&needed.name);
+        let unread = self.needed(clique).filter(is_unread).filter(is_missing);
         unread.map(|needed| needed.at).collect()
     }
 
-    /// The created pods and claims with pending watch events.
-    pub(crate) fn all_pending_creates(&self) -> PendingCreates {
-        let (pods, claims) = (&self.pending_creates.children, &self.claims.pending_creates.children);
-        let mut children: Vec<_> = pods.iter().chain(claims).cloned().collect();
-        children.sort();
-        PendingCreates { children }
-    }
-
-    /// The pods and claims that wait for the retry of a rejected create.
-    pub(crate) fn all_backed_off(&self) -> Cow<'_, BackedOffCreates> {
-        if self.claims.backed_off.children.is_empty() {
-            return Cow::Borrowed(&self.backed_off);
-        }
-        let mut all = self.claims.backed_off.clone();
-        all.children.extend(self.backed_off.children.iter().cloned());
-        Cow::Owned(all)
-    }
-
-    /// The labels of all claims of the clique. An orphan that has them is adopted.
-    pub(crate) fn labels_of_claims(&self, identity: &CliqueIdentity) -> BTreeMap<String, String> {
-        claim_labels(&identity.set, ClaimOwner::Clique(&self.name()), None)
-    }
-
-    /// The objects with names of claims of the clique.
-    pub(crate) fn claim_conflicts<'a>(&'a self, labels: &'a BTreeMap<String, String>) -> NameConflicts<'a, PodClique> {
-        NameConflicts { owner: &self.clique, conflicts: &self.claims.name_conflicts, labels }
-    }
-
     /// The claims that all pods of the clique use, in the order in which they refer to them.
-    pub(crate) fn claims_of_all_pods(&self) -> Vec<ResourceClaimName> {
-        let references = self.claims.references.iter().map(|reference| reference.name.clone());
-        references.chain(self.own_claims(ResourceSharingScope::AllReplicas, 0)).collect()
+    pub(crate) fn of_all_pods(&self, clique: &PodCliqueName) -> Vec<ResourceClaimName> {
+        let references = self.references.iter().map(|reference| reference.name.clone());
+        references.chain(self.own_claims(clique, ResourceSharingScope::AllReplicas, 0)).collect()
     }
 
     /// The templates of the claims of which each pod of the clique has its own, in the order in which pods refer to them.
-    pub(crate) fn claim_templates_per_pod(&self) -> Vec<String> {
-        let per_pod = self.claims.own.iter().filter(|own| own.claim.scope == ResourceSharingScope::PerReplica);
+    pub(crate) fn templates_per_pod(&self) -> Vec<String> {
+        let per_pod = self.own.iter().filter(|own| own.claim.scope == ResourceSharingScope::PerReplica);
         per_pod.map(|own| own.claim.template.clone()).collect()
     }
 
-    fn own_claims(&self, scope: ResourceSharingScope, index: i32) -> impl Iterator<Item = ResourceClaimName> {
-        let clique = self.name();
-        let of_scope = self.claims.own.iter().filter(move |own| own.claim.scope == scope);
-        of_scope.map(move |own| own.claim.source().claim(ClaimOwner::Clique(&clique), index))
+    fn own_claims(
+        &self,
+        clique: &PodCliqueName,
+        scope: ResourceSharingScope,
+        index: i32,
+    ) -> impl Iterator<Item = ResourceClaimName> {
+        let of_scope = self.own.iter().filter(move |own| own.claim.scope == scope);
+        of_scope.map(move |own| own.claim.source().claim(ClaimOwner::Clique(clique), index))
     }
 
     /// Whether all claims that all pods use can be used.
-    pub(crate) fn has_claims_of_all_pods(&self) -> bool {
-        let claims = &self.claims;
+    pub(crate) fn are_usable_by_all_pods(&self, clique: &PodCliqueName) -> bool {
         let usable = |reference: &ReferencedClaim| reference.state == ReferenceState::Usable;
-        let mut own = self.own_claims(ResourceSharingScope::AllReplicas, 0);
-        claims.invalid.is_none() && claims.references.iter().all(usable) && own.all(|name| claims.is_usable(&name))
+        let mut own = self.own_claims(clique, ResourceSharingScope::AllReplicas, 0);
+        self.invalid.is_none() && self.references.iter().all(usable) && own.all(|name| self.is_usable(&name))
     }
 
     /// Whether all claims that only the pod of this index uses can be used.
-    pub(crate) fn has_claims_of_pod(&self, index: i32) -> bool {
-        self.own_claims(ResourceSharingScope::PerReplica, index).all(|name| self.claims.is_usable(&name))
+    pub(crate) fn are_usable_by_pod(&self, clique: &PodCliqueName, index: i32) -> bool {
+        self.own_claims(clique, ResourceSharingScope::PerReplica, index).all(|name| self.is_usable(&name))
     }
 }
