@@ -33,6 +33,7 @@ mod claim_observation;
 mod claim_rows;
 mod claim_status;
 mod claims;
+mod decorators;
 mod gated_cliques;
 mod gates;
 mod interleavings;
