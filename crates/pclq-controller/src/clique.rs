@@ -30,10 +30,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use self::observed::Observed;
-use self::triggers::{clique_of_unreadable_pod, cliques_of_gang, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, cliques_of_pod};
 use crate::claims::{self, CLAIM_KINDS, CliqueOwner};
 use crate::clique_memory::CliqueMemory;
-use crate::gang_pods::PODS_BY_GANG;
+use crate::gangs::{self, PODS_BY_GANG};
 use crate::informers::PclqCaches;
 
 mod desired;
@@ -93,7 +93,7 @@ impl Reconciler for CliqueReconciler {
     /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
     ///   with low priority);
     /// - a change after which the gang that gates its pods is scheduled, is no longer scheduled, exists or does not exist (see
-    ///   `gating_gangs`);
+    ///   `gangs/gating_gangs.rs`);
     /// - a relist of the pods or of the claims, with low priority, because deltas may have been missed;
     /// - a change or a deletion of a claim of the clique. A creation and a change of only the
     ///   status have low priority;
@@ -106,10 +106,9 @@ impl Reconciler for CliqueReconciler {
         let PclqCaches { cliques, pods, gangs, claims, .. } = &ctx.caches;
         let CliqueMemory { creates, gating_gangs, .. } = &ctx.caches.memory;
         let (creates, creates_of_unreadable, all_pods) = (creates.clone(), creates.clone(), pods.clone());
-        let [for_pods, for_gangs, for_cliques] = [(); 3].map(|()| cliques.clone());
-        let all_gangs = gangs.clone();
-        let [gating_gangs, gating_gangs_of_cliques] = [(); 2].map(|()| gating_gangs.clone());
-        claims::watch(controller, claims, cliques)
+        let for_pods = cliques.clone();
+        let controller = claims::watch(controller, claims, cliques);
+        gangs::watch(controller, gating_gangs, gangs, cliques)
             .watches(pods.subscribe().flat_map(move |delta| {
                 let retries = creates.observe_delta(&delta).into_iter().map(Trigger::Retry);
                 stream::iter(retries.chain(cliques_of_pod(&for_pods, &delta)))
@@ -118,14 +117,6 @@ impl Reconciler for CliqueReconciler {
                 let retries = creates_of_unreadable.observe_unreadable(&all_pods, &pod).into_iter().map(Trigger::Retry);
                 let clique = clique_of_unreadable_pod(&pod.metadata).map(Trigger::Reconcile);
                 stream::iter(retries.chain(clique))
-            }))
-            .watches(gangs.subscribe().flat_map(move |delta| {
-                let scaled =
-                    gating_gangs.observe_gang(&for_gangs, &all_gangs, &delta).into_iter().map(Trigger::Reconcile);
-                stream::iter(scaled.chain(cliques_of_gang(&delta)))
-            }))
-            .watches(cliques.subscribe().flat_map(move |delta| {
-                stream::iter(gating_gangs_of_cliques.observe_clique(&for_cliques, &delta)).map(Trigger::Reconcile)
             }))
             .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
             .retry_on(owners_after_namespace_termination(cliques, &ctx.caches.terminating_namespaces))

@@ -9,7 +9,7 @@ use grove_runtime::caches::Cache;
 use kube::ResourceExt;
 
 use crate::claims::RetiredClaims;
-use crate::gating_gangs::GatingGangs;
+use crate::gangs::GatingGangs;
 use crate::replacement_backoff::ReplacementBackoff;
 use crate::write_history::WriteHistory;
 

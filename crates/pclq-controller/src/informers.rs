@@ -11,8 +11,7 @@ use grove_runtime::caches::{Cache, Index, InformerOptions};
 
 use crate::claims::{BY_CLAIM_AND_TEMPLATE, ClaimCaches};
 use crate::clique_memory::CliqueMemory;
-use crate::gang_pods::PODS_BY_GANG;
-use crate::gated_cliques::BY_GATING_GANG;
+use crate::gangs::{BY_GATING_GANG, PODS_BY_GANG};
 use crate::pod;
 use crate::tombstones::Tombstones;
 

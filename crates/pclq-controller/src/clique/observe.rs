@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
-use grove_api_types::labels;
 use grove_api_types::mnnvl::domain_template;
-use grove_api_types::names::PodGangName;
 use grove_api_types::ownership::is_adoptable;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::create_backoff::BackedOffCreates;
@@ -16,28 +14,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Context;
-use super::observed::{GatingGang, Observed};
-use crate::claims;
-use crate::gang_pods::max_references;
-use crate::gated_cliques::{gates_cliques, gating_gang};
+use super::observed::Observed;
 use crate::observed::ObservedClique;
 use crate::pod::labelled_clique;
+use crate::{claims, gangs};
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
     let caches = &ctx.caches;
     let (state, terminating) = clique_and_pods(ctx, with_defaults(clique));
     let ObservedClique { clique, pods, tombstones, is_namespace_terminating, .. } = &state;
-    let namespace = clique.namespace().unwrap_or_default();
-    let gang_name = clique.labels().get(labels::POD_GANG).map(String::as_str);
-    let gang = gang_name.and_then(|gang| caches.gangs.get(&namespace, gang));
-    let groups = gang.as_ref().map_or(0, |gang| gang.spec.podgroups.len());
-    let max_references = gang_name.and_then(|gang| max_references(&caches.cliques, (&namespace, gang), groups));
-    let gating_gang = gating_gang(clique).map(|(gang, first_index)| {
-        let state = caches.memory.gating_gangs.state(&caches.cliques, &caches.gangs, &namespace, gang);
-        GatingGang { name: PodGangName::new(gang), state, first_index }
-    });
-    let gates_cliques = gates_cliques(&caches.cliques, &namespace, gang_name.unwrap_or_default());
+    let gang = gangs::observe(&caches.cliques, &caches.gangs, &caches.memory.gating_gangs, clique);
     let backed_off = if *is_namespace_terminating {
         BackedOffCreates::default()
     } else {
@@ -52,9 +39,6 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
     Observed {
         state,
         gang,
-        max_references,
-        gating_gang,
-        gates_cliques,
         backed_off,
         delayed_replacements,
         default_scheduler: ctx.config().schedulers.default_profile,

@@ -12,15 +12,13 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 
 use super::observed::Observed;
-use crate::{claims, pod, stage};
+use crate::{claims, gangs, pod, stage};
 
 mod adoption;
 mod annotations;
 mod creates;
-mod gates;
 mod indices;
 mod names;
-mod references;
 mod replacement;
 
 pub(crate) use annotations::message as message_of_annotations;
@@ -48,7 +46,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     };
     let indices = Indices::of(observed);
     let PodCreates { stage: creates, has_more } = creates::pods(observed, &identity, &indices.free);
-    let (ungated, gated) = gates::remove_scheduling_gates(observed, &indices.retained);
+    let (ungated, gated) = gangs::remove_scheduling_gates(observed, &observed.gang, &indices.retained);
     let is_omitted_for_namespace = observed.is_namespace_terminating && !indices.free.is_empty();
     // An orphan is adopted first, and deleted by a later plan.
     let to_delete = indices.to_delete.iter().copied().filter(|pod| observed.owns(pod));
@@ -66,14 +64,15 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
         .waiting(observed.unreadable_annotations())
         .waiting(
             observed
-                .undecided_pods()
+                .gang
+                .undecided_pods(&observed.clique)
                 .filter(|(first, _)| indices.free.last() >= Some(first))
                 .map(|(_, waiting)| waiting),
         )
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)
-        .waiting(references::waiting(observed, &identity, indices.retained.len()))
+        .waiting(gangs::waiting_for_references(observed, &observed.gang, &identity, indices.retained.len()))
         .with_warnings(annotations::warning(observed));
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
     let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));

@@ -62,7 +62,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 
 /// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
 /// breach of `minAvailable`, has other errors, or cannot use claims for another reason. If its gang gates cliques, a change is also
-/// significant if the clique becomes or stops being scheduled as [`Observed::gating_reason`] of those cliques requires it: the status
+/// significant if the clique becomes or stops being scheduled as [`gating_reason`](crate::gangs::ObservedGang::gating_reason) of those cliques requires it: the status
 /// opens or closes their gates. The condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than
 /// `minAvailable`.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> StatusChange {
@@ -79,7 +79,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
     let is_complete = new.replicas == Some(desired) && new.ready_replicas == desired && new.updated_replicas == desired;
     let opens_gates =
         |status: Option<&PodCliqueStatus>| status.map_or(0, |status| status.scheduled_replicas) >= required_by_gates;
-    let changes_gates = observed.gates_cliques && opens_gates(old) != opens_gates(Some(new));
+    let changes_gates = observed.gang.gates_cliques && opens_gates(old) != opens_gates(Some(new));
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
     let is_significant = is_complete
         || old.and_then(claims::reason_of_missing) != claims::reason_of_missing(new)

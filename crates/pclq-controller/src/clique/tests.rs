@@ -20,8 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::observed::{GatingGang, Observed};
-use crate::gating_gangs::GatingGangState;
+use super::observed::Observed;
+use crate::gangs::{GatingGang, GatingGangState, ObservedGang};
 use crate::observed::ObservedClique;
 use crate::write_history::{CliqueWrites, WriteHistory};
 
@@ -124,10 +124,12 @@ fn snapshot(row: &str) -> Observed {
     };
     Observed {
         state,
-        gang: row.get("gang").map(gang),
-        max_references: None,
-        gating_gang: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
-        gates_cliques: row["scaledCliques"] == json!(true),
+        gang: ObservedGang {
+            object: row.get("gang").map(gang),
+            max_references: None,
+            gating: row.get("base").map(|base| gating_gang(base, "llm-0", 0)).or_else(|| row.get("own").map(own_gang)),
+            gates_cliques: row["scaledCliques"] == json!(true),
+        },
         backed_off: backed_off(&list("backedOff"), row["retry"] == json!(true)),
         delayed_replacements: list("delayed").iter().map(delayed_replacement).collect(),
         default_scheduler: Scheduler::default(),

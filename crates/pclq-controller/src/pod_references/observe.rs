@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::Context;
 use super::observed::{Member, Observed};
-use crate::gang_pods::desired_pods;
+use crate::gangs::desired_pods;
 use crate::pod;
 
 /// The snapshot of the gang.

@@ -12,7 +12,7 @@ use grove_runtime::caches::{Cache, Delta};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-use crate::gang_pods::desired_pods;
+use crate::gangs::desired_pods;
 
 /// The gang of a clique, and the one that it had before the change.
 pub(super) fn gangs_of_clique(delta: &Delta<PodClique>) -> Vec<Trigger<PodGang>> {

@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::clique::observed::Observed;
+use crate::gangs::incarnation;
 use crate::observed::CliqueIdentity;
 
 /// The affinity to the pods of a narrower scope outweighs that to ten times as many pods of the next wider one.
@@ -40,7 +41,9 @@ pub(super) fn add(spec: &mut Map<String, Value>, observed: &Observed, identity: 
 /// The labels of the pods of the scope in the same incarnation of the gang.
 fn pods_of(scope: Scope, observed: &Observed, identity: &CliqueIdentity) -> BTreeMap<String, String> {
     let mut selected = labels::of([(labels::POD_GANG, identity.gang.as_str())]);
-    selected.extend(observed.incarnation().map(|number| (labels::POD_GANG_INCARNATION.to_owned(), number.to_string())));
+    selected.extend(
+        incarnation(&observed.clique).map(|number| (labels::POD_GANG_INCARNATION.to_owned(), number.to_string())),
+    );
     let of_clique = observed.clique.labels();
     match scope {
         Scope::Gang => {}

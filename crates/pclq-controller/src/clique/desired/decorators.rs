@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::first_pods::FirstPods;
 use super::{affinity, env};
 use crate::clique::observed::Observed;
+use crate::gangs;
 use crate::observed::CliqueIdentity;
 
 /// The parts of a pod that are not from the template of the user.
@@ -141,12 +142,12 @@ fn subdomain(pods: &mut CommonParts, _observed: &Observed, identity: &CliqueIden
 
 /// The `PodGroup` of the workload API, and what later reconciles read about it.
 fn pod_group(pods: &mut CommonParts, observed: &Observed, _identity: &CliqueIdentity) {
-    if let Some(incarnation) = observed.incarnation() {
+    if let Some(incarnation) = gangs::incarnation(&observed.clique) {
         pods.labels.insert(labels::POD_GANG_INCARNATION.to_owned(), incarnation.to_string());
         // A pod without the annotation was created before the annotation existed.
         pods.annotations.entry(labels::PACK_AFFINITY.to_owned()).or_default();
     }
-    if let Some(name) = observed.pod_group_of_new_pods() {
+    if let Some(name) = gangs::pod_group_of_new_pods(observed) {
         pods.spec.insert("schedulingGroup".into(), json!({ "podGroupName": name }));
     }
 }

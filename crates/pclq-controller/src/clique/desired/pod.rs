@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::decorators::{Add, CommonParts, DECORATORS, OwnParts, PodsOfClique};
-use crate::clique::observed::{GatedPods, Observed};
+use crate::clique::observed::Observed;
+use crate::gangs::GatedPods;
 use crate::observed::CliqueIdentity;
 
 /// Everything that the pods of a clique have in common.
@@ -33,7 +34,7 @@ pub(crate) struct PodTemplate {
 impl PodTemplate {
     /// The template of the pods of the observed clique.
     pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
-        let (clique, gating) = (&observed.clique, observed.gating());
+        let (clique, gating) = (&observed.clique, observed.gang.gating());
         let mut common = CommonParts::of(clique);
         for decorator in &DECORATORS {
             if let Add::All(add) = decorator.add {

@@ -41,7 +41,7 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
     let names = Names::of(observed);
     let due = free.iter().copied().filter(|index| !replacement::is_delayed(observed, free, *index));
     let due = due.filter(|index| claims.are_usable_by_pod(&clique, *index));
-    let undecided = observed.undecided_pods().map_or(i32::MAX, |(first, _)| first);
+    let undecided = observed.gang.undecided_pods(&observed.clique).map_or(i32::MAX, |(first, _)| first);
     let due = due.filter(|index| *index < undecided);
     let candidates = due.map(|index| (index, names.for_index(index)));
     let missing = candidates.filter(|(_, name)| !is_pending(&observed.pending_creates, name.as_str()));

@@ -25,11 +25,12 @@ pub(super) struct Indices<'a> {
 
 impl<'a> Indices<'a> {
     pub(super) fn of(observed: &'a Observed) -> Self {
+        let (clique, gang) = (&observed.clique, &observed.gang);
         let mut to_delete = Vec::new();
         let mut by_index: BTreeMap<i32, &SlimPod> = BTreeMap::new();
         for pod in oldest_first(observed) {
             match pod::index(pod) {
-                Some(index) if !by_index.contains_key(&index) && !observed.is_of_earlier_incarnation(pod) => {
+                Some(index) if !by_index.contains_key(&index) && !gang.is_of_earlier_incarnation(clique, pod) => {
                     by_index.insert(index, pod);
                 }
                 Some(_) | None => to_delete.push(pod),
@@ -40,7 +41,10 @@ impl<'a> Indices<'a> {
         let beyond = by_index.split_off(&replicas);
         to_delete.extend(beyond.into_values().rev());
         let free = (0..replicas).filter(|index| !by_index.contains_key(index)).collect();
-        let (to_replace, retained) = by_index.into_values().partition(|pod| observed.is_outdated_and_pending(pod));
+        // While no successor could be created, all pods stay.
+        let can_replace = || observed.unreadable_annotations().next().is_none();
+        let (to_replace, retained) =
+            by_index.into_values().partition(|pod| gang.is_outdated_and_pending(clique, pod) && can_replace());
         Self { retained, to_delete, to_replace, free }
     }
 }

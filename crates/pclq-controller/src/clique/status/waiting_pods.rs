@@ -31,7 +31,7 @@ pub(super) fn message(observed: &Observed) -> Option<String> {
 /// The `PodGroup` of the pod, with its minimum if it is the current one of the gang.
 fn pod_group(observed: &Observed, pod: &SlimPod) -> Option<String> {
     let name = pod.pod_group()?;
-    let of_gang = observed.gang.as_deref().and_then(|gang| PodGroupRef::of_gang(gang).ok().flatten());
+    let of_gang = observed.gang.object.as_deref().and_then(|gang| PodGroupRef::of_gang(gang).ok().flatten());
     Some(match of_gang.filter(|group| group.name == name) {
         Some(group) => {
             let minimum = group.spec.min_count.max(1);

@@ -10,8 +10,7 @@ use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 
 use super::{NAME, gang, snapshot};
-use crate::gated_cliques::{BY_GATING_GANG, cliques_gated_by, gating_gang};
-use crate::gating_gangs::{GatingGangState, GatingGangs};
+use crate::gangs::{BY_GATING_GANG, GatingGangState, GatingGangs, cliques_gated_by, gating_gang};
 
 const GANG: &str = "grove.io/podgang";
 const BASE_GANG: &str = "grove.io/base-podgang";

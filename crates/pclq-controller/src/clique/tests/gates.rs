@@ -12,8 +12,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{Observed, check, gang, plan, snapshot};
-use crate::clique::triggers::cliques_of_gang;
-use crate::gating_gangs::{GatingGangState, GatingGangs};
+use crate::gangs::{GatingGangState, GatingGangs, cliques_of_gang};
 
 #[test]
 fn pods_stay_gated_until_the_base_gang_is_scheduled() {
@@ -161,7 +160,7 @@ fn pods_of_an_earlier_incarnation_are_replaced_if_the_gang_confirms_the_next_one
         pods: [{i: 0, name: x, group: llm-0-1}, {i: 1, name: w, group: llm-0-2}, {i: 2, name: v}]}",
     );
     assert!(plan(&observed).is_empty(), "only the clique names it");
-    let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+    let gang = Arc::make_mut(observed.gang.object.as_mut().expect("a gang"));
     name_pod_group(gang, "llm-0-2", RECORD);
     expect![[r"
         pods: delete Pod llm-0-decode-x
@@ -179,7 +178,7 @@ fn pending_pods_follow_to_a_successor_of_their_pod_group() {
                {i: 3, name: u, group: llm-0-2.9}]}",
     );
     let names = |gang: &str, observed: &mut Observed| {
-        let named = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+        let named = Arc::make_mut(observed.gang.object.as_mut().expect("a gang"));
         name_pod_group(named, gang, RECORD);
         plan(observed).to_string()
     };
@@ -210,7 +209,7 @@ fn pods_that_the_record_does_not_count_wait_for_a_decision() {
         let mut observed = snapshot(
             "{replicas: 4, minAvailable: 3, annotations: {grove.io/pod-group: llm-0-1}, gang: [x], pods: [{i: 0, name: x, group: llm-0-1, bound: true}]}",
         );
-        let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+        let gang = Arc::make_mut(observed.gang.object.as_mut().expect("a gang"));
         name_pod_group(gang, gang_names, record);
         let plan = plan(&observed);
         let creates = plan.steps().filter(|step| step.verb() == "create").count();
@@ -234,7 +233,7 @@ fn pods_of_a_later_incarnation_stay() {
     let mut observed = snapshot(
         "{replicas: 1, annotations: {grove.io/pod-group: llm-0-9}, gang: [x], pods: [{i: 0, name: x, group: llm-0-10}]}",
     );
-    let gang = Arc::make_mut(observed.gang.as_mut().expect("a gang"));
+    let gang = Arc::make_mut(observed.gang.object.as_mut().expect("a gang"));
     gang.annotations_mut().insert("grove.io/pod-group".to_owned(), "llm-0-9".to_owned());
     assert!(plan(&observed).is_empty(), "the caches of the clique and of the gang are older than that of the pods");
 }

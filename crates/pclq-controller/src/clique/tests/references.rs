@@ -7,14 +7,14 @@ use grove_runtime::caches::Delta;
 use serde_json::json;
 
 use super::{NAME, check, gang, plan, snapshot};
-use crate::clique::triggers::{changed_pod_groups, cliques_of_gang};
+use crate::gangs::{changed_pod_groups, cliques_of_gang};
 
 #[test]
 fn pods_without_references_are_reported_if_the_gang_has_too_many_pods() {
     let plan_of = |stored: &str, max_references: Option<usize>| {
         let pods = "[{i: 0, name: a}, {i: 1, name: b}, {i: 2, name: c}]";
         let mut observed = snapshot(&format!("{{replicas: 3, gang: {stored}, pods: {pods}}}"));
-        observed.max_references = max_references;
+        observed.gang.max_references = max_references;
         plan(&observed).to_string()
     };
     expect!["nothing to do\n"].assert_eq(&plan_of("[a, b, c]", Some(7998)));
@@ -45,9 +45,9 @@ fn pods_are_created_without_waiting_for_the_gang() {
 #[test]
 fn a_gang_without_the_pod_group_is_waited_for() {
     let mut observed = snapshot("{replicas: 1, gang: [], pods: [{i: 0, name: a}]}");
-    let mut gang = (**observed.gang.as_ref().unwrap()).clone();
+    let mut gang = (**observed.gang.object.as_ref().unwrap()).clone();
     gang.spec.podgroups.pop();
-    observed.gang = Some(gang.into());
+    observed.gang.object = Some(gang.into());
     expect![[r"
         wait: PodGroupNotFound PodGang llm-0 has no podgroup llm-0-decode
     "]]

@@ -98,7 +98,7 @@ fn the_message_counts_the_pods_by_state() {
 fn the_message_names_the_pods_that_wait_for_the_scheduler() {
     let message = |row: &str, pod_group: &str| {
         let mut observed = snapshot(row);
-        if let Some(gang) = observed.gang.as_mut().map(Arc::make_mut) {
+        if let Some(gang) = observed.gang.object.as_mut().map(Arc::make_mut) {
             let spec = PodGroupSpec { min_count: 3, ..PodGroupSpec::default() };
             let group = PodGroupRef { name: pod_group.to_owned(), spec };
             gang.metadata.annotations = Some(group.annotations());

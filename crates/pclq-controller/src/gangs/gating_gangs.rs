@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
-use crate::gated_cliques::{cliques_gated_by, gang_key, gates_cliques, gating_gang};
+use super::gated_cliques::{cliques_gated_by, gang_key, gates_cliques, gating_gang};
 
 /// The state of a gating gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

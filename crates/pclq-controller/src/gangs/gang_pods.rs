@@ -6,7 +6,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::{Cache, IndexScope, Sum};
 use kube::ResourceExt;
 
-use crate::gated_cliques::gang_key;
+use super::gated_cliques::gang_key;
 
 /// The number of the desired pods of each gang.
 pub(crate) const PODS_BY_GANG: Sum<PodClique> =
