@@ -19,7 +19,7 @@ use crate::gangs;
 use crate::observed::CliqueIdentity;
 
 /// The parts of a pod that are not from the template of the user.
-pub(crate) const DECORATORS: [Decorator; 12] = [
+pub(crate) const DECORATORS: &[Decorator] = &[
     Decorator { name: "identity", is_hashed: false, add: Add::All(identity) },
     Decorator { name: "subdomain", is_hashed: false, add: Add::All(subdomain) },
     Decorator { name: "PodGroup", is_hashed: false, add: Add::All(pod_group) },

@@ -36,7 +36,7 @@ impl PodTemplate {
     pub(crate) fn of(observed: &Observed, identity: &CliqueIdentity) -> Self {
         let (clique, gating) = (&observed.clique, observed.gang.gating());
         let mut common = CommonParts::of(clique);
-        for decorator in &DECORATORS {
+        for decorator in DECORATORS {
             if let Add::All(add) = decorator.add {
                 add(&mut common, observed, identity);
             }
@@ -44,7 +44,7 @@ impl PodTemplate {
         let CommonParts { labels, annotations, spec } = common;
         let gated_spec = (gating != GatedPods::None).then(|| {
             let mut spec = spec.clone();
-            for decorator in &DECORATORS {
+            for decorator in DECORATORS {
                 if let Add::Gated(add) = decorator.add {
                     add(&mut spec);
                 }
@@ -74,7 +74,7 @@ impl ManifestTemplate for PodTemplate {
         metadata.name = Some(name.to_owned());
         let spec = self.gated_spec.as_ref().filter(|_| self.gating.is_gated(index)).unwrap_or(&self.spec).clone();
         let mut pod = OwnParts { labels: metadata.labels.take().unwrap_or_default(), fields: Map::new(), spec };
-        for decorator in &DECORATORS {
+        for decorator in DECORATORS {
             if let Add::Each(add) = decorator.add {
                 add(&mut pod, &self.pods, index);
             }

@@ -33,7 +33,7 @@ fn the_hash_of_a_pod_contains_exactly_the_parts_that_the_list_says() {
     let hash = hash_of(&CommonParts::of(&observed.clique));
     observed.clique.metadata.labels.as_mut().unwrap().insert(HASH.to_owned(), hash);
     let identity = observed.identity().unwrap();
-    for decorator in &DECORATORS {
+    for decorator in DECORATORS {
         let mut parts = CommonParts::of(&observed.clique);
         match decorator.add {
             Add::All(add) => add(&mut parts, &observed, &identity),
