@@ -130,6 +130,7 @@ impl SimulatedDomain {
     async fn create_cliques(&self, members: &[Member]) -> Result<()> {
         let uid = self.domain.uid().context("the domain has no UID")?;
         let cliques: BTreeSet<_> = members.iter().map(|member| &member.clique).collect();
+        let cliques_api = self.cliques_api();
         for clique in cliques {
             let name = format!("{uid}.{clique}");
             let metadata = json!({ "name": name, "labels": ComputeDomainClique::labels(&uid, clique) });
@@ -137,7 +138,7 @@ impl SimulatedDomain {
             let object =
                 json!({ "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "daemons": [] });
             let (params, object) = (PatchParams::apply("floor").force(), Patch::Apply(object));
-            self.cliques_api().patch(&name, &params, &object).await?;
+            retry(async || cliques_api.patch(&name, &params, &object).await).await?;
         }
         Ok(())
     }
@@ -250,10 +251,12 @@ impl SimulatedDomain {
         let of_domain = ListParams::default().labels(&format!("{DOMAIN_LABEL}={uid}"));
         let now = DeleteParams::background().grace_period(0);
         let removed = async {
-            domains.delete(DOMAIN, &now).await?;
-            self.preparation.pods.delete_collection(&now, &of_domain).await?;
+            let (pods, cliques) = (&self.preparation.pods, self.cliques_api());
+            retry(async || if_found(domains.delete(DOMAIN, &now).await)).await?;
+            // The API server ends the deletion of thousands of pods after a minute.
+            retry(async || pods.delete_collection(&now, &of_domain).await).await?;
             await_condition(domains, DOMAIN, is_deleted(&uid)).await?;
-            self.cliques_api().delete_collection(&now, &of_domain).await?;
+            retry(async || cliques.delete_collection(&now, &of_domain).await).await?;
             Ok(())
         };
         timeout(TIMEOUT, removed).await.context("the domain is not deleted")?
