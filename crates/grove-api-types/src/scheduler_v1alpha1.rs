@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct PodGangSpec {
     /// One group of identical pods per clique of the gang.
-    pub podgroups: Vec<PodGroup>,
+    pub podgroups: Vec<GangPodGroup>,
     /// The topology constraint of the whole gang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
@@ -45,7 +45,7 @@ pub struct PodGangSpec {
 /// Identical pods of a gang.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct PodGroup {
+pub struct GangPodGroup {
     /// The name of the `PodClique` of the pods.
     pub name: String,
     /// The pods, sorted by name. pclq-controller writes the list.
@@ -57,7 +57,7 @@ pub struct PodGroup {
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
-impl PodGroup {
+impl GangPodGroup {
     /// See [`required_replicas`].
     pub fn required_replicas(&self, replicas: Option<i32>) -> i32 {
         required_replicas(self.min_replicas, replicas)

@@ -43,7 +43,7 @@ pub(crate) use self::decision::latest;
 pub(crate) use self::gang_pods::{BoundPod, BoundPods};
 use self::gang_pods::{GangPods, scheduled};
 pub(crate) use self::gangs_of_set::{GangsOfSet, pod_groups};
-pub(crate) use self::pod_group::PodGroup;
+pub(crate) use self::pod_group::SlimPodGroup;
 pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 
 /// What this process has decided about the incarnations of gangs. A clone shares it.
@@ -51,7 +51,7 @@ pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 pub(crate) struct Incarnations {
     native_gangs: NativeGangs,
     /// The `PodGroup`s of the workload API. The cache is empty: only its availability is read.
-    pod_groups: Option<Cache<PodGroup>>,
+    pod_groups: Option<Cache<SlimPodGroup>>,
     choices: Arc<Mutex<Choices>>,
     requests: UnboundedSender<ObjectRef<PodCliqueSet>>,
     receiver: Arc<Mutex<Option<UnboundedReceiver<ObjectRef<PodCliqueSet>>>>>,
@@ -90,14 +90,14 @@ impl Incarnations {
     pub(crate) fn start(manager: &Manager) -> Self {
         let native_gangs = manager.config().native_gangs;
         let options = || {
-            let options = InformerOptions::<PodGroup>::default().with_filter(|_| false).optional();
+            let options = InformerOptions::<SlimPodGroup>::default().with_filter(|_| false).optional();
             options.with_other_version(pod_group::use_other_version)
         };
         let pod_groups = (native_gangs == NativeGangs::Auto).then(|| manager.start_informer(options()));
         Self::new(native_gangs, pod_groups)
     }
 
-    fn new(native_gangs: NativeGangs, pod_groups: Option<Cache<PodGroup>>) -> Self {
+    fn new(native_gangs: NativeGangs, pod_groups: Option<Cache<SlimPodGroup>>) -> Self {
         let (requests, receiver) = unbounded();
         let receiver = Arc::new(Mutex::new(Some(receiver)));
         Self { native_gangs, pod_groups, choices: Arc::default(), requests, receiver }
@@ -244,11 +244,11 @@ impl Incarnations {
 pub(crate) fn rules_of_schedulers() -> Vec<(Scheduler, Vec<PolicyRule>)> {
     let rules = || {
         vec![
-            PolicyRule::for_resource::<PodGroup>(
+            PolicyRule::for_resource::<SlimPodGroup>(
                 &[Verb::List, Verb::Watch],
                 "find out whether the API server serves them",
             ),
-            PolicyRule::for_resource::<PodGroup>(
+            PolicyRule::for_resource::<SlimPodGroup>(
                 &[Verb::Create],
                 "find out by a dry run whether the API server stores their topology keys",
             ),

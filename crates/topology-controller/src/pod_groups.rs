@@ -8,7 +8,7 @@ use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::conditions::gang_scheduling;
 use grove_api_types::configuration::Schedulers;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_controller::children::{ByName, ChildKinds, ObservedChildren, OwnerKind};
 use grove_controller::group_kind::group_kind_of;
 use grove_controller::plan::Waiting;
@@ -309,9 +309,9 @@ pub(crate) fn rule<A: ApiType>() -> PolicyRule {
 /// scaled below theirs. Otherwise a scheduler waits for pods that are not wanted, and evicts the others. A gang without any wanted pod stays.
 pub(crate) fn as_wanted<'a>(gang: &'a PodGang, cliques: &ByName<SlimClique>) -> Cow<'a, PodGang> {
     let required =
-        |group: &GangGroup| group.required_replicas(cliques.get(&group.name).map(|clique| clique.replicas()));
+        |group: &GangPodGroup| group.required_replicas(cliques.get(&group.name).map(|clique| clique.replicas()));
     let groups = &gang.spec.podgroups;
-    let is_wanted = |group: &GangGroup| required(group) > 0 || group.min_replicas <= 0;
+    let is_wanted = |group: &GangPodGroup| required(group) > 0 || group.min_replicas <= 0;
     if groups.iter().all(|group| required(group) == group.min_replicas) || !groups.iter().any(is_wanted) {
         return Cow::Borrowed(gang);
     }
@@ -330,7 +330,7 @@ pub(crate) fn as_wanted<'a>(gang: &'a PodGang, cliques: &ByName<SlimClique>) -> 
 
 /// The sum of the minimum numbers of pods of all pod groups of the gang.
 fn min_member(gang: &PodGang) -> i32 {
-    gang.spec.podgroups.iter().fold(0, |sum, group: &GangGroup| sum.saturating_add(group.min_replicas))
+    gang.spec.podgroups.iter().fold(0, |sum, group: &GangPodGroup| sum.saturating_add(group.min_replicas))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) fn describe(state: &NamespaceState) -> String {
         state.cliques.values().map(|clique| format!("{} × {}", clique.name_any(), clique.spec.replicas)).collect(),
     );
     for gang in state.gangs.values() {
-        let group = |group: &grove_api_types::scheduler_v1alpha1::PodGroup| {
+        let group = |group: &grove_api_types::scheduler_v1alpha1::GangPodGroup| {
             format!("{} {} of {}", group.name, group.min_replicas, group.pod_references.len())
         };
         let groups: Vec<_> = gang.spec.podgroups.iter().map(group).collect();

@@ -2,7 +2,7 @@
 
 use grove_api_types::expansion::object_count;
 use grove_api_types::expansion::{CurrentScale, Gang, SetReplica};
-use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, NamespacedName, PodGang, PodGangSpec};
 use grove_api_types::v1alpha1::{
     PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSet, ResourceSharingScope, ResourceSharingSpec,
     SharedResourceClaimTemplates,
@@ -89,7 +89,7 @@ fn a_gang_of_the_largest_size_fits_into_the_storage_of_the_api_server() {
     let longest = "x".repeat(63);
     let reference = NamespacedName { namespace: longest.clone(), name: longest.clone() };
     let gang = |groups: usize, pods_per_group: usize| {
-        let group = PodGroup {
+        let group = GangPodGroup {
             name: longest.clone(),
             pod_references: vec![reference.clone(); pods_per_group],
             min_replicas: i32::MAX,

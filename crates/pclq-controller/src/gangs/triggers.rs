@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::slim_pod::SlimPod;
@@ -84,7 +84,7 @@ fn uid(gang: Option<&PodGang>) -> Option<&str> {
     gang?.metadata.uid.as_deref()
 }
 
-fn pod_groups(gang: Option<&PodGang>) -> &[PodGroup] {
+fn pod_groups(gang: Option<&PodGang>) -> &[GangPodGroup] {
     gang.map(|gang| gang.spec.podgroups.as_slice()).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use kube::ResourceExt;
 
 use super::Context;
@@ -18,7 +18,7 @@ pub(super) fn observe(ctx: &Context, gang: &Arc<PodGang>) -> Observed {
     Observed { gang: Arc::clone(gang), members }
 }
 
-fn member(ctx: &Context, gang: &PodGang, group: &PodGroup) -> Option<Member> {
+fn member(ctx: &Context, gang: &PodGang, group: &GangPodGroup) -> Option<Member> {
     let (namespace, name) = (gang.metadata.namespace.as_deref().unwrap_or_default(), gang.metadata.name.as_ref());
     let clique = ctx.cliques.get(namespace, &group.name)?;
     if is_terminating(&*clique) || clique.labels().get(labels::POD_GANG) != name {

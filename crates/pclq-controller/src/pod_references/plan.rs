@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::object_count::MAX_GANG_SIZE;
-use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, NamespacedName};
 use grove_controller::json_patch::{replace, test};
 use grove_controller::plan::{Plan, Stage, Step};
 use json_patch::Patch;
@@ -45,7 +45,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 
 /// How many references the pod groups may get besides those that they keep. A gang has at most [`MAX_GANG_SIZE`] pod groups and references,
 /// because the API server rejects larger objects. A live pod keeps its reference: the stored gang contains it, so it fits.
-fn free_references(groups: &[PodGroup], members: &[Option<Member>]) -> usize {
+fn free_references(groups: &[GangPodGroup], members: &[Option<Member>]) -> usize {
     let kept = groups.iter().zip(members).map(|(group, member)| match member {
         Some(Member { pods, .. }) => {
             let pods: BTreeSet<&str> = pods.iter().map(String::as_str).collect();
@@ -58,7 +58,12 @@ fn free_references(groups: &[PodGroup], members: &[Option<Member>]) -> usize {
 
 /// The references of a pod group, sorted. It takes those of new pods from the free ones, which the pod groups get in their order. Those of the
 /// highest indices are omitted, and those of desired pods that do not exist yet are reserved.
-fn references(group: &PodGroup, member: &Member, free: &mut usize, namespace: Option<String>) -> Vec<NamespacedName> {
+fn references(
+    group: &GangPodGroup,
+    member: &Member,
+    free: &mut usize,
+    namespace: Option<String>,
+) -> Vec<NamespacedName> {
     let stored: BTreeSet<&str> = group.pod_references.iter().map(|reference| &*reference.name).collect();
     let (kept, new): (Vec<_>, Vec<_>) = member.pods.iter().partition(|pod| stored.contains(pod.as_str()));
     let desired = member.desired.saturating_sub(kept.len());

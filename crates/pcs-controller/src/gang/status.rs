@@ -2,7 +2,7 @@
 //! `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::{self, initialized, ready};
-use grove_api_types::scheduler_v1alpha1::{PodGangPhase, PodGangStatus, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGangPhase, PodGangStatus};
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
 use grove_controller::status_limiter::StatusChange;
@@ -14,7 +14,7 @@ use super::observed::Observed;
 pub(crate) fn status(observed: &Observed, now: Timestamp) -> PodGangStatus {
     let Observed { gang, cliques, has_active_set: _ } = observed;
     let old = gang.status.clone().unwrap_or_default();
-    let all = |holds: fn(&PodClique, &PodGroup) -> bool| {
+    let all = |holds: fn(&PodClique, &GangPodGroup) -> bool| {
         gang.spec.podgroups.iter().all(|group| cliques.get(&group.name).is_some_and(|clique| holds(clique, group)))
     };
     let generation = gang.metadata.generation;
@@ -37,19 +37,19 @@ pub(crate) fn status_change(observed: &Observed) -> StatusChange {
     if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Minor }
 }
 
-fn has_all_pods(clique: &PodClique, group: &PodGroup) -> bool {
+fn has_all_pods(clique: &PodClique, group: &GangPodGroup) -> bool {
     usize::try_from(clique.spec.replicas).is_ok_and(|replicas| group.pod_references.len() >= replicas)
 }
 
-fn required(clique: &PodClique, group: &PodGroup) -> i32 {
+fn required(clique: &PodClique, group: &GangPodGroup) -> i32 {
     group.required_replicas(Some(clique.spec.replicas))
 }
 
-fn is_scheduled(clique: &PodClique, group: &PodGroup) -> bool {
+fn is_scheduled(clique: &PodClique, group: &GangPodGroup) -> bool {
     clique.status.as_ref().is_some_and(|status| status.scheduled_replicas >= required(clique, group))
 }
 
-fn is_ready(clique: &PodClique, group: &PodGroup) -> bool {
+fn is_ready(clique: &PodClique, group: &GangPodGroup) -> bool {
     clique.status.as_ref().is_some_and(|status| status.ready_replicas >= required(clique, group))
 }
 

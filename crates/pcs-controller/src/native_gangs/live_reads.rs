@@ -22,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::gang_pods::{BoundPod, BoundPods};
-use super::{PodGroup, PodGroups};
+use super::{PodGroups, SlimPodGroup};
 
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
 #[derive(Default, Deserialize)]
@@ -85,7 +85,7 @@ pub(crate) async fn close_decisions(
 async fn stores_key(client: &Client, set: &PodCliqueSet, group: &PodGroupRef) -> Result<bool, kube::Error> {
     let key = group.spec.packing.as_ref().and_then(|packing| packing.key.as_deref());
     let object = json!({
-        "apiVersion": PodGroup::api_version(&()), "kind": PodGroup::kind(&()), "metadata": { "name": group.name },
+        "apiVersion": SlimPodGroup::api_version(&()), "kind": SlimPodGroup::kind(&()), "metadata": { "name": group.name },
         "spec": {
             "schedulingPolicy": { "gang": { "minCount": 1 } },
             "schedulingConstraints": { "topology": [{ "key": key }] },
@@ -105,7 +105,7 @@ async fn stores_key(client: &Client, set: &PodCliqueSet, group: &PodGroupRef) ->
 #[expect(clippy::disallowed_methods, reason = "a dry run stores nothing")]
 async fn dry_run(client: &Client, set: &PodCliqueSet, object: &Value) -> Result<Value, kube::Error> {
     let params = PostParams { dry_run: true, field_manager: None };
-    let path = PodGroup::url_path(&(), set.metadata.namespace.as_deref());
+    let path = SlimPodGroup::url_path(&(), set.metadata.namespace.as_deref());
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let mut request = Requests::new(path).create(&params, body).map_err(kube::Error::BuildRequest)?;
     request.extensions_mut().insert("dry_run");

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 /// The metadata of a `PodGroup`.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct PodGroup {
+pub(crate) struct SlimPodGroup {
     #[serde(default)]
     metadata: ObjectMeta,
 }
@@ -20,10 +20,10 @@ pub(crate) struct PodGroup {
 /// Changes the version of the workload API. See [`InformerOptions::with_other_version`](grove_runtime::caches::InformerOptions).
 pub(super) fn use_other_version() -> String {
     workload_api::use_other_version();
-    PodGroup::url_path(&(), None)
+    SlimPodGroup::url_path(&(), None)
 }
 
-impl Resource for PodGroup {
+impl Resource for SlimPodGroup {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 

@@ -17,10 +17,10 @@ use super::gang_pods::BoundPods;
 
 /// The `PodGroup`s by the names of the gangs. A gang without an entry is scheduled without one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PodGroups(BTreeMap<String, GangPodGroup>);
+pub(crate) struct PodGroups(BTreeMap<String, DecidedGang>);
 
 #[derive(Clone, Debug)]
-struct GangPodGroup {
+struct DecidedGang {
     decision: Decision,
     choice: Choice,
     /// The latest one that the existing gang or one of its cliques names.
@@ -31,7 +31,7 @@ struct GangPodGroup {
     unreadable: Option<UnreadableAnnotation>,
 }
 
-impl GangPodGroup {
+impl DecidedGang {
     /// The one of the next incarnation.
     fn next(&self) -> Option<&PodGroupRef> {
         if let Decision::Next(next) = &self.decision { Some(next) } else { None }
@@ -62,7 +62,7 @@ impl PodGroups {
         let (gang, existing, relies_on_key) = (state.gang.to_owned(), state.existing(), state.relies_on_key);
         let unreadable = state.unreadable.clone();
         let (decision, choice) = decide(state, now);
-        self.0.insert(gang, GangPodGroup { decision, choice, existing, relies_on_key, unreadable });
+        self.0.insert(gang, DecidedGang { decision, choice, existing, relies_on_key, unreadable });
     }
 
     /// The `PodGroup` that the annotations of the gang name; `None` if it has none, or retains its annotations.
@@ -136,8 +136,8 @@ impl PodGroups {
 
     /// A `PodGroup` with which a dry run shows whether the API server stores the keys of `PodGroup`s; `None` if no decision depends on it.
     pub(crate) fn key_to_confirm(&self) -> Option<&PodGroupRef> {
-        let next = |group: &GangPodGroup| group.relies_on_key && group.next().is_some_and(has_key);
-        self.0.values().find(|group| next(group)).and_then(GangPodGroup::next)
+        let next = |group: &DecidedGang| group.relies_on_key && group.next().is_some_and(has_key);
+        self.0.values().find(|group| next(group)).and_then(DecidedGang::next)
     }
 
     /// The API server does not store the keys of `PodGroup`s: those of the next incarnations have none.

@@ -9,7 +9,7 @@ use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueScalingGroupName;
 use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
@@ -127,7 +127,7 @@ fn gang_topologies(caches: &PcsCaches, observed: &Observed) -> GangTopologies {
     let PcsCaches { topologies, cliques, .. } = caches;
     let Some(name) = topologies.name_for(&observed.set) else { return GangTopologies::default() };
     let namespace = observed.set.namespace().unwrap_or_default();
-    let is_scheduled = |group: &PodGroup| {
+    let is_scheduled = |group: &GangPodGroup| {
         let clique = cliques.get(&namespace, &group.name);
         let status =
             clique.as_ref().filter(|clique| !is_terminating(&***clique)).and_then(|clique| clique.status.as_ref());

@@ -6,7 +6,7 @@ use grove_api_types::expansion::{Clique, Gang, GroupReplica, SetReplica};
 use grove_api_types::labels::TOPOLOGY_NAME;
 use grove_api_types::pack_constraints::has_equal_required_keys;
 use grove_api_types::scheduler_v1alpha1::{
-    PodGang, PodGangSpec, PodGroup, TopologyConstraint, TopologyConstraintGroupConfig,
+    GangPodGroup, PodGang, PodGangSpec, TopologyConstraint, TopologyConstraintGroupConfig,
 };
 use grove_api_types::v1alpha1;
 use kube::ResourceExt;
@@ -22,8 +22,8 @@ pub(crate) fn constrained_spec(topologies: &GangTopologies, replica: &SetReplica
 }
 
 /// The pod groups of the desired gang, without constraints and pod references.
-pub(crate) fn pod_groups(gang: &Gang<'_>) -> Vec<PodGroup> {
-    let pod_group = |clique: &&Clique| PodGroup {
+pub(crate) fn pod_groups(gang: &Gang<'_>) -> Vec<GangPodGroup> {
+    let pod_group = |clique: &&Clique| GangPodGroup {
         name: clique.name.to_string(),
         pod_references: Vec::new(),
         min_replicas: clique.min_available,

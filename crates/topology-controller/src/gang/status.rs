@@ -3,7 +3,7 @@
 
 use grove_api_types::conditions::{self, gang_scheduling, scheduled};
 use grove_api_types::scheduler::GangSupport;
-use grove_api_types::scheduler_v1alpha1::{PodGangStatus, PodGroup as GangGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGangStatus};
 use grove_api_types::text::join_names;
 use grove_controller::conditions::{ConditionUpdate, is_status_condition_true, set_status_condition};
 use grove_controller::executor::ExecutionResult;
@@ -64,7 +64,7 @@ fn cause(status: &PodGangStatus) -> Option<&str> {
 }
 
 fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
-    let lacks_pods = |group: &&GangGroup| {
+    let lacks_pods = |group: &&GangPodGroup| {
         let clique = observed.cliques.get(&group.name);
         clique.is_none_or(|clique| clique.scheduled_replicas() < group.required_replicas(Some(clique.replicas())))
     };

@@ -6,7 +6,7 @@
 use grove_api_types::annotation_value::UnreadableAnnotation;
 use grove_api_types::pack_affinity::{GangPacking, digest};
 use grove_api_types::pod_group::{self, ApiVersion, PackRecord, PodGroupRef, PodGroupSpec};
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup as GangGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_controller::children::ByName;
 use grove_controller::plan::Waiting;
 use grove_controller::workload_api;
@@ -132,7 +132,7 @@ pub(crate) fn has_other_constraints(gang: &PodGang, record: &PodGroupSpec) -> bo
 /// Whether the gang now has other minimums than its record. A clique that was scaled below its minimum cannot have that many pods. A gang that
 /// is scaled to zero retains its minimum.
 pub(crate) fn has_other_minimums(gang: &PodGang, cliques: &ByName<SlimClique>, record: &PodGroupSpec) -> bool {
-    let replicas = |group: &GangGroup| cliques.get(&group.name).map(|clique| clique.replicas());
+    let replicas = |group: &GangPodGroup| cliques.get(&group.name).map(|clique| clique.replicas());
     let minimums = gang.spec.podgroups.iter().map(|group| group.required_replicas(replicas(group)));
     let min_count = minimums.fold(0, i32::saturating_add);
     min_count != record.min_count && min_count > 0

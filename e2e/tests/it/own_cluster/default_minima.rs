@@ -36,7 +36,7 @@ spec:
 fn minima(state: &NamespaceState) -> Vec<(String, Option<i32>)> {
     let cliques = state.cliques.iter().map(|(name, clique)| (format!("clique {name}"), clique.spec.min_available));
     let groups = state.gangs.iter().flat_map(|(gang, object)| {
-        let group = move |group: &grove_api_types::scheduler_v1alpha1::PodGroup| {
+        let group = move |group: &grove_api_types::scheduler_v1alpha1::GangPodGroup| {
             (format!("{gang}: {}", group.name), Some(group.min_replicas))
         };
         object.spec.podgroups.iter().map(group)

@@ -8,7 +8,7 @@ use grove_api_types::labels::{self, Component, GROVE_PREFIX};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::pod_group::PodGroupRef;
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::{NamespacedName, PodGang, PodGangSpec, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, NamespacedName, PodGang, PodGangSpec};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
 use grove_controller::predicates;
@@ -80,7 +80,7 @@ fn without_references(gang: &PodGang) -> impl PartialEq {
         reuse_reservation_ref,
     } = spec;
     let groups = podgroups.iter().map(|group| {
-        let PodGroup { name, pod_references: _, min_replicas, topology_constraint } = group;
+        let GangPodGroup { name, pod_references: _, min_replicas, topology_constraint } = group;
         (name, min_replicas, topology_constraint)
     });
     let groups: Vec<_> = groups.collect();
@@ -91,7 +91,7 @@ fn without_references(gang: &PodGang) -> impl PartialEq {
 }
 
 /// Retains the references of the live pod groups, by the names of the groups. It reads each live pod group once.
-fn retain_references<'a>(live: impl Iterator<Item = &'a PodGroup>, desired: &mut [PodGroup]) {
+fn retain_references<'a>(live: impl Iterator<Item = &'a GangPodGroup>, desired: &mut [GangPodGroup]) {
     let mut by_name: BTreeMap<&str, &[NamespacedName]> = BTreeMap::new();
     for group in live {
         by_name.entry(&group.name).or_insert(&group.pod_references);
@@ -176,10 +176,10 @@ mod tests {
 
     use super::*;
 
-    fn group(number: usize, references: usize) -> PodGroup {
+    fn group(number: usize, references: usize) -> GangPodGroup {
         let reference = NamespacedName { namespace: "prod".to_owned(), name: format!("pod-{number}") };
         let pod_references = vec![reference; references];
-        PodGroup { name: format!("g-{number}"), pod_references, min_replicas: 1, topology_constraint: None }
+        GangPodGroup { name: format!("g-{number}"), pod_references, min_replicas: 1, topology_constraint: None }
     }
 
     #[test]
@@ -195,15 +195,15 @@ mod tests {
 
     #[test]
     fn a_change_of_only_the_pod_references_needs_no_reconcile() {
-        let gang = |groups: &[PodGroup]| {
+        let gang = |groups: &[GangPodGroup]| {
             let spec = PodGangSpec { podgroups: groups.to_vec(), ..PodGangSpec::default() };
             Some(Arc::new(PodGang::new("llm-0", spec)))
         };
-        let needs_reconcile = |new: &[PodGroup]| {
+        let needs_reconcile = |new: &[GangPodGroup]| {
             PodGangs::needs_reconcile(&Delta { old: gang(&[group(0, 0), group(1, 0)]), new: gang(new) })
         };
         assert!(!needs_reconcile(&[group(0, 0), group(1, 1)]));
         assert!(needs_reconcile(&[group(1, 0), group(0, 0)]), "another order");
-        assert!(needs_reconcile(&[group(0, 0), PodGroup { min_replicas: 2, ..group(1, 0) }]), "another minimum");
+        assert!(needs_reconcile(&[group(0, 0), GangPodGroup { min_replicas: 2, ..group(1, 0) }]), "another minimum");
     }
 }

@@ -7,7 +7,7 @@ use grove_api_types::v1alpha1::{
 use grove_test_support::check_watched_kind;
 use serde_json::{Value, json};
 
-use crate::native_gangs::PodGroup;
+use crate::native_gangs::SlimPodGroup;
 use crate::set::desired::{SlimAutoscaler, SlimService};
 
 fn conditions() -> Value {
@@ -89,7 +89,7 @@ fn an_edited_autoscaler_affects_no_other_autoscaler() {
 
 #[test]
 fn an_edited_pod_group_affects_no_other_one() {
-    check_watched_kind!(PodGroup, json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } } } }));
+    check_watched_kind!(SlimPodGroup, json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } } } }));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use grove_api_types::labels::SCALE;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
 
@@ -20,7 +20,7 @@ fn check(observed: &Observed, expected: &Expect) {
 
 /// The groups of each gang: name and minimum.
 fn gangs(observed: &Observed) -> String {
-    let group = |group: &PodGroup| format!("{} {}", group.name, group.min_replicas);
+    let group = |group: &GangPodGroup| format!("{} {}", group.name, group.min_replicas);
     let gang = |gang: &Arc<PodGang>| {
         format!("{}: {}\n", gang.name_any(), gang.spec.podgroups.iter().map(group).collect::<Vec<_>>().join(", "))
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::scheduler::Scheduler;
-use grove_api_types::scheduler_v1alpha1::{PodGang, PodGroup};
+use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use serde_json::{Value, json};
 
 /// What differs between the schedulers.
@@ -84,7 +84,7 @@ pub(super) const VOLCANO: Backend = Backend {
     copies_annotations: false,
     reason: "Volcano",
     spec: |gang| {
-        let group = |group: &PodGroup| {
+        let group = |group: &GangPodGroup| {
             json!({ "name": group.name, "labelSelector": { "matchLabels": { "grove.io/podclique": group.name } },
                 "matchLabelKeys": ["grove.io/podclique"], "subGroupSize": group.min_replicas, "minSubGroups": 1 })
         };
