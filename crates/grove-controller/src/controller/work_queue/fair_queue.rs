@@ -25,8 +25,8 @@ pub(super) struct FairQueue {
 /// The keys of one namespace, in order of arrival.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    reconciles: VecDeque<(Key, Instant)>,
-    statuses: VecDeque<(Key, Instant)>,
+    normal: VecDeque<(Key, Instant)>,
+    low: VecDeque<(Key, Instant)>,
     turn: u32,
 }
 
@@ -95,22 +95,22 @@ impl FairQueue {
 impl NamespaceQueue {
     fn of(&mut self, priority: Priority) -> &mut VecDeque<(Key, Instant)> {
         match priority {
-            Priority::Normal => &mut self.reconciles,
-            Priority::Low => &mut self.statuses,
+            Priority::Normal => &mut self.normal,
+            Priority::Low => &mut self.low,
         }
     }
 
     fn pop(&mut self) -> Option<(Key, Instant)> {
         self.turn = (self.turn + 1) % LOW_PRIORITY_TURN;
         let (first, second) = match self.turn {
-            0 => (&mut self.statuses, &mut self.reconciles),
-            _ => (&mut self.reconciles, &mut self.statuses),
+            0 => (&mut self.low, &mut self.normal),
+            _ => (&mut self.normal, &mut self.low),
         };
         first.pop_front().or_else(|| second.pop_front())
     }
 
     fn is_empty(&self) -> bool {
-        self.reconciles.is_empty() && self.statuses.is_empty()
+        self.normal.is_empty() && self.low.is_empty()
     }
 }
 
