@@ -26,6 +26,13 @@ fn ours() -> Value {
     json!({ "labels": { "part-of": "o", "more": "x" } })
 }
 
+/// The metadata of a child of the `ConfigMap` with this UID.
+fn controlled_by_config_map(uid: &str) -> Value {
+    let mut child = json!({ "ownerReferences": config_map("x", 1, uid)["metadata"]["ownerReferences"] });
+    child["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    child
+}
+
 fn owner() -> ConfigMap {
     serde_json::from_value(json!({ "metadata": { "name": "o", "uid": "u" } })).unwrap()
 }
@@ -171,8 +178,7 @@ fn a_terminating_object_and_one_with_a_controller_are_not_adopted() {
 
 #[test]
 fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
-    let mut child = json!({ "ownerReferences": config_map("x", 1, "deleted")["metadata"]["ownerReferences"] });
-    child["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    let child = controlled_by_config_map("deleted");
     check(
         &[conflict("0-worker", &child)],
         &expect![[r"
@@ -187,8 +193,7 @@ fn a_child_of_a_deleted_owner_of_the_same_name_is_waited_for() {
 /// Its deletion does not trigger the owner.
 #[test]
 fn a_child_of_an_owner_of_another_group_is_a_conflict_with_a_retry() {
-    let mut child = json!({ "ownerReferences": config_map("x", 1, "other")["metadata"]["ownerReferences"] });
-    child["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    let mut child = controlled_by_config_map("other");
     child["ownerReferences"][0]["apiVersion"] = json!("example.io/v1");
     check(
         &[conflict("0-worker", &child)],
@@ -210,8 +215,7 @@ fn unreadable(name: &str, more: &Value) -> NameConflict {
 
 #[test]
 fn an_unreadable_object_blocks_its_own_failure_domain_even_if_the_owner_controls_it() {
-    let mut controlled = json!({ "ownerReferences": config_map("x", 1, "u")["metadata"]["ownerReferences"] });
-    controlled["ownerReferences"][0]["kind"] = json!("ConfigMap");
+    let controlled = controlled_by_config_map("u");
     check(
         &[unreadable("0-service", &controlled), unreadable("1-worker", &ours())],
         &expect![[r"
