@@ -27,7 +27,7 @@ use grove_runtime::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource, runtime::events::Event};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 pub use self::execution_result::{Error, ExecutionResult, StepResult};
@@ -40,7 +40,7 @@ use self::{
 use crate::{
     events::EventBroadcaster,
     plan::{Create, Manifest, Plan, Stage, Step, Target},
-    status_limiter::StatusTokens,
+    status_limiter::WriteLatency,
     status_patch::{StatusOwnership, status_patch},
 };
 
@@ -67,14 +67,14 @@ pub struct Executor {
     metrics: Metrics,
     permits: Arc<Semaphore>,
     leadership: Leadership,
-    status_tokens: StatusTokens,
+    write_latency: WriteLatency,
 }
 
 impl Executor {
     /// An executor that writes through `client`, at most [`MAX_IN_FLIGHT_WRITES`] requests at a time.
     pub fn new(client: Client, events: EventBroadcaster, metrics: Metrics) -> Self {
         let (permits, leadership) = (Arc::new(Semaphore::new(MAX_IN_FLIGHT_WRITES)), Leadership::always());
-        Self { client, events, metrics, permits, leadership, status_tokens: StatusTokens::default() }
+        Self { client, events, metrics, permits, leadership, write_latency: WriteLatency::default() }
     }
 
     /// The same executor, which writes only while the process leads. The end of the leadership cancels writes in flight.
@@ -83,9 +83,9 @@ impl Executor {
         Self { leadership, ..self }
     }
 
-    /// The token bucket of minor status changes.
-    pub fn status_tokens(&self) -> StatusTokens {
-        self.status_tokens.clone()
+    /// The average duration of the writes, for limiters of statuses.
+    pub fn write_latency(&self) -> WriteLatency {
+        self.write_latency.clone()
     }
 
     /// Returns when no write is in flight.
@@ -254,7 +254,7 @@ impl Executor {
             tokio::select! {
                 biased;
                 _ = self.leadership.stopped_leading() => Err(ApiError::not_leading()),
-                result = with_timeout(call) => result,
+                result = self.timed(call) => result,
             }
         };
         let result = asking.instrument(span.clone()).await;
@@ -265,6 +265,14 @@ impl Executor {
         }
         let kind = name_with_group(&target.resource.kind, &target.resource.group);
         self.metrics.record_write(verb, &kind, &code);
+        result
+    }
+
+    /// The response of a write, whose duration counts as the latency of the process.
+    async fn timed(&self, call: impl Future<Output = Result<Effect, kube::Error>>) -> Result<Effect, ApiError> {
+        let began = Instant::now();
+        let result = with_timeout(call).await;
+        self.write_latency.record(began.elapsed());
         result
     }
 

@@ -1,6 +1,7 @@
-//! When a changed status is written. A significant change is written at once. Every other change is written at the earliest one second after
-//! the last write of the object's status ([`MIN_INTERVAL`]), and these writes of a process share one token bucket ([`StatusTokens`]), so that
-//! they do not delay creates.
+//! When a changed status is written. A significant change is written at once. Every other change is written after a delay of a hundred times the
+//! duration of the process's writes at the moment, at most 30 seconds ([`WriteLatency`]), and at the earliest one second after the last write of
+//! the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a later status supersedes
+//! most of them.
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile writes no status
 //! ([`StatusLimiter::withhold`]). If the reconciled object is stale, its status patch ends in a conflict
@@ -8,7 +9,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use grove_runtime::token_bucket::TokenBucket;
 use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -18,10 +18,14 @@ pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// A status is withheld this long while watch events of created or deleted children are pending. The next reconcile after this time writes it:
 /// a watch that fails delivers no events.
 const MAX_STALE: Duration = Duration::from_secs(10);
-/// Changes that are not significant, per second and process.
-const TOKENS_PER_SECOND: u32 = 20;
-/// So many of these changes are written at once after a pause.
-const BURST: u32 = 20;
+/// A minor change is written after so many times the duration of a write.
+const DELAY_FACTOR: u32 = 100;
+/// The longest delay.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// Each write changes the average of the durations by this part of the difference.
+const WEIGHT: f64 = 0.125;
+/// After this time without a write, the durations of earlier writes say nothing.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How the new status differs from the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +36,29 @@ pub enum StatusChange {
     Minor,
 }
 
-/// The token bucket of the minor status changes of a process. Cheap to clone; all clones share it.
-#[derive(Clone, Debug)]
-pub struct StatusTokens(Arc<Mutex<TokenBucket>>);
+/// The average duration of the last writes of a process. Cheap to clone; all clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct WriteLatency(Arc<Mutex<Option<Average>>>);
 
-impl Default for StatusTokens {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(TokenBucket::new(Duration::from_secs(1) / TOKENS_PER_SECOND, BURST))))
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    duration: Duration,
+    at: Instant,
+}
+
+impl WriteLatency {
+    /// Records a write of this duration, be it successful or not.
+    pub fn record(&self, duration: Duration) {
+        let (mut average, now) = (self.0.lock(), Instant::now());
+        let earlier = average.filter(|average| now.duration_since(average.at) < MAX_AGE);
+        let before = earlier.map_or(Duration::ZERO, |average| average.duration);
+        *average = Some(Average { duration: before.mul_f64(1.0 - WEIGHT) + duration.mul_f64(WEIGHT), at: now });
+    }
+
+    /// The delay of a minor change.
+    fn delay(&self, now: Instant) -> Duration {
+        let recent = self.0.lock().filter(|average| now.duration_since(average.at) < MAX_AGE);
+        recent.map_or(Duration::ZERO, |average| (DELAY_FACTOR * average.duration).min(MAX_DELAY))
     }
 }
 
@@ -46,16 +66,12 @@ impl Default for StatusTokens {
 #[derive(Debug)]
 pub struct StatusLimiter {
     min_interval: Duration,
-    tokens: StatusTokens,
+    latency: WriteLatency,
     objects: Mutex<Objects>,
 }
 
 #[derive(Debug, Default)]
-struct Objects {
-    by_uid: BTreeMap<String, StatusTimes>,
-    /// The number of objects with an unwritten change.
-    waiting: u32,
-}
+struct Objects(BTreeMap<String, StatusTimes>);
 
 /// An entry is removed when the object is deleted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,9 +84,9 @@ struct StatusTimes {
 }
 
 impl StatusLimiter {
-    /// A limiter that has not seen any status. The controllers of a process share the tokens.
-    pub fn new(tokens: StatusTokens) -> Self {
-        Self { min_interval: MIN_INTERVAL, tokens, objects: Mutex::default() }
+    /// A limiter that has not seen any status. The controllers of a process share the latency.
+    pub fn new(latency: WriteLatency) -> Self {
+        Self { min_interval: MIN_INTERVAL, latency, objects: Mutex::default() }
     }
 
     /// The same limiter with another interval than [`MIN_INTERVAL`].
@@ -103,45 +119,31 @@ impl StatusLimiter {
         }
         let (mut objects, now) = (self.objects.lock(), Instant::now());
         let times = objects.times(object);
-        let due = times.due.unwrap_or_else(|| times.written_at.map_or(now, |at| (at + self.min_interval).max(now)));
-        let is_new = times.due.replace(due).is_none();
-        objects.waiting += u32::from(is_new);
-        if due > now {
-            return Err(due - now);
-        }
-        if self.tokens.0.lock().try_take(now) {
-            return Ok(());
-        }
-        // The others wait for tokens, too.
-        let delay = Duration::from_secs(1) / TOKENS_PER_SECOND * objects.waiting;
-        objects.times(object).due = Some(now + delay);
-        Err(delay)
+        let due = *times.due.get_or_insert_with(|| {
+            let after_delay = now + self.latency.delay(now);
+            times.written_at.map_or(after_delay, |at| after_delay.max(at + self.min_interval))
+        });
+        if due > now { Err(due - now) } else { Ok(()) }
     }
 
     /// Ends the wait of an object that has the status.
     pub fn end_wait<K: Resource>(&self, object: &K) {
-        let mut objects = self.objects.lock();
-        let was_waiting = objects.times(object).due.take().is_some();
-        objects.waiting -= u32::from(was_waiting);
+        self.objects.lock().times(object).due = None;
     }
 
     /// Records a write of the object's status.
     pub fn record_write<K: Resource>(&self, object: &K) {
-        self.end_wait(object);
-        let mut objects = self.objects.lock();
-        let times = objects.times(object);
-        (times.written_at, times.withheld_since) = (Some(Instant::now()), None);
+        *self.objects.lock().times(object) = StatusTimes { written_at: Some(Instant::now()), ..StatusTimes::default() };
     }
 
     /// Drops everything about an object that was deleted.
     pub fn forget<K: Resource>(&self, object: &K) {
-        self.end_wait(object);
-        self.objects.lock().by_uid.remove(&object.uid().unwrap_or_default());
+        self.objects.lock().0.remove(&object.uid().unwrap_or_default());
     }
 
     /// The number of objects whose status was written, waits or is withheld.
     pub fn len(&self) -> usize {
-        self.objects.lock().by_uid.len()
+        self.objects.lock().0.len()
     }
 
     /// Whether no status was written, waits or is withheld.
@@ -152,7 +154,7 @@ impl StatusLimiter {
 
 impl Objects {
     fn times<K: Resource>(&mut self, object: &K) -> &mut StatusTimes {
-        self.by_uid.entry(object.uid().unwrap_or_default()).or_default()
+        self.0.entry(object.uid().unwrap_or_default()).or_default()
     }
 }
 
@@ -162,8 +164,6 @@ mod tests {
 
     use super::*;
 
-    const TOKEN_INTERVAL: Duration = Duration::from_millis(50);
-
     fn object(uid: &str) -> ConfigMap {
         let mut object = ConfigMap::default();
         object.metadata.uid = Some(uid.into());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn limiter() -> StatusLimiter {
-        StatusLimiter::new(StatusTokens::default())
+        StatusLimiter::new(WriteLatency::default())
     }
 
     /// Writes the status if the limiter admits it. Otherwise returns the delay.
@@ -200,42 +200,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn minor_changes_share_the_tokens_of_the_process() {
-        let (one, tokens) = (limiter(), StatusTokens::default());
-        let one = StatusLimiter { tokens: tokens.clone(), ..one };
-        let other = StatusLimiter::new(tokens);
-        for number in 0..BURST {
-            assert_eq!(minor(if number % 2 == 0 { &one } else { &other }, &number.to_string()), Ok(()));
-        }
-        assert_eq!(minor(&one, "a"), Err(TOKEN_INTERVAL));
-        assert_eq!(minor(&one, "b"), Err(TOKEN_INTERVAL * 2), "another object waits, too");
-        assert_eq!(minor(&other, "c"), Err(TOKEN_INTERVAL), "of this controller, no other object waits");
-        assert_eq!(write(&one, "d", StatusChange::Significant), Ok(()), "it needs no token");
-        tokio::time::advance(TOKEN_INTERVAL).await;
-        assert_eq!(minor(&one, "a"), Ok(()));
-        assert_eq!(minor(&other, "c"), Err(TOKEN_INTERVAL), "the token is taken");
-        tokio::time::advance(TOKEN_INTERVAL).await;
-        assert_eq!(minor(&one, "b"), Ok(()));
+    async fn a_minor_change_waits_longer_while_writes_take_long() {
+        let limiter = limiter();
+        let take = |millis: u64| (0..50).for_each(|_| limiter.latency.record(Duration::from_millis(millis)));
+        let delay = |uid: &str| minor(&limiter, uid).err().map_or(0, |delay| delay.as_millis());
+        take(5);
+        assert!((450..=500).contains(&delay("idle")), "{} ms", delay("idle"));
+        take(100);
+        assert!((9900..=10_000).contains(&delay("busy")), "{} ms", delay("busy"));
+        take(2000);
+        assert_eq!(delay("overload"), MAX_DELAY.as_millis());
+        assert_eq!(write(&limiter, "overload", StatusChange::Significant), Ok(()));
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(delay("busy") <= 1000, "another change does not begin the delay again");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!([minor(&limiter, "busy"), minor(&limiter, "idle")], [Ok(()), Ok(())]);
+        assert_eq!(delay("later"), 0, "the last write was long ago");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_waiting_objects_try_about_as_often_as_there_are_tokens() {
-        let (limiter, objects) = (limiter(), 1000);
-        let mut due: BTreeMap<_, _> = (0..objects).map(|number| (number.to_string(), Instant::now())).collect();
-        let (began, mut attempts) = (Instant::now(), 0);
-        while let Some(next) = due.values().min().copied() {
-            tokio::time::advance(next.saturating_duration_since(Instant::now())).await;
-            for uid in due.iter().filter(|(_, at)| **at <= next).map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
-                attempts += 1;
-                match minor(&limiter, &uid) {
-                    Ok(()) => drop(due.remove(&uid)),
-                    Err(delay) => drop(due.insert(uid, Instant::now() + delay)),
-                }
-            }
-        }
-        let (seconds, least) = (began.elapsed().as_secs(), u64::from((objects - BURST) / TOKENS_PER_SECOND));
-        assert!((least..least * 2).contains(&seconds) && attempts < objects * 4, "{attempts} attempts, {seconds} s");
-        assert_eq!(limiter.objects.lock().waiting, 0);
+    async fn one_slow_write_says_little() {
+        let limiter = limiter();
+        limiter.latency.record(Duration::from_millis(80));
+        assert_eq!(minor(&limiter, "a"), Err(Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,10 +235,9 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(admit(), Ok(()), "the retry is not delayed");
         }
-        assert_eq!(limiter.objects.lock().waiting, 1);
         limiter.end_wait(&object("a"));
-        limiter.end_wait(&object("a"));
-        assert_eq!(limiter.objects.lock().waiting, 0);
+        limiter.latency.record(Duration::from_secs(1));
+        assert_eq!(admit(), Err(Duration::from_millis(12_500)), "the next change has a delay of its own");
     }
 
     #[tokio::test(start_paused = true)]
@@ -280,10 +266,9 @@ mod tests {
             limiter.record_write(&object(uid));
             assert_eq!(minor(&limiter, uid), Err(MIN_INTERVAL));
         }
-        assert_eq!((limiter.len(), limiter.objects.lock().waiting), (2, 2));
+        assert_eq!(limiter.len(), 2);
         limiter.forget(&object("a"));
         limiter.forget(&object("b"));
         assert!(limiter.is_empty());
-        assert_eq!(limiter.objects.lock().waiting, 0);
     }
 }

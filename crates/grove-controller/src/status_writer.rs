@@ -40,7 +40,7 @@ pub struct StatusWriter {
 impl StatusWriter {
     /// A writer that has not written any status.
     pub fn new(executor: Executor) -> Self {
-        let limiter = StatusLimiter::new(executor.status_tokens());
+        let limiter = StatusLimiter::new(executor.write_latency());
         Self { executor, limiter, ownership: StatusOwnership::default() }
     }
 

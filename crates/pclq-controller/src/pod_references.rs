@@ -47,7 +47,7 @@ impl Context {
     pub(crate) fn new(manager: &Manager, caches: &PclqCaches) -> Arc<Self> {
         let PclqCaches { gangs, cliques, pods, .. } = caches;
         let executor = manager.executor().with_reporting_controller(CONTROLLER);
-        let limiter = StatusLimiter::new(executor.status_tokens());
+        let limiter = StatusLimiter::new(executor.write_latency());
         let (gangs, cliques, pods) = (gangs.clone(), cliques.clone(), pods.clone());
         Arc::new(Self { gangs, cliques, pods, executor, limiter })
     }

@@ -430,10 +430,7 @@ where
 
 /// Deletes of the children of the kind that are not terminating: one request per child, for as many as one plan has. The garbage
 /// collector of Kubernetes would delete them too, but later.
-fn delete_all<C: ChildKind>(
-    owner: &<C::Owner as OwnerKind>::Object,
-    children: &ObservedChildren,
-) -> Vec<Step> {
+fn delete_all<C: ChildKind>(owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
     active::<C>(children).take(MAX_STEPS).map(|child| Step::delete_dependent(owner, child)).collect()
 }
 
