@@ -1,7 +1,7 @@
 //! When a changed status is written. A significant change is written at once. Every other change is written after a delay of a hundred times the
 //! duration of the process's writes at the moment, at most 30 seconds ([`WriteLatency`]), and at the earliest one second after the last write of
 //! the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a later status supersedes
-//! most of them.
+//! most of them. The status of a new object that is still being started can wait longer ([`StatusChange::Starting`]).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile writes no status
 //! ([`StatusLimiter::withhold`]). If the reconciled object is stale, its status patch ends in a conflict
@@ -22,6 +22,8 @@ const MAX_STALE: Duration = Duration::from_secs(10);
 const DELAY_FACTOR: u32 = 100;
 /// The longest delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
+/// The first status of an object that is being started is written at the earliest this long after it was computed.
+pub const MAX_START: Duration = Duration::from_secs(30);
 /// Each write changes the average of the durations by this part of the difference.
 const WEIGHT: f64 = 0.125;
 /// After this time without a write, the durations of earlier writes say nothing.
@@ -34,6 +36,8 @@ pub enum StatusChange {
     Significant,
     /// A later status supersedes this one, for example another number of ready pods.
     Minor,
+    /// A minor change of an object that is being started. If all goes well, a status supersedes this one within [`MAX_START`].
+    Starting,
 }
 
 /// The average duration of the last writes of a process. Cheap to clone; all clones share it.
@@ -77,10 +81,16 @@ struct Objects(BTreeMap<String, StatusTimes>);
 #[derive(Clone, Copy, Debug, Default)]
 struct StatusTimes {
     written_at: Option<Instant>,
-    /// When the unwritten change may be written.
-    due: Option<Instant>,
+    /// The first unwritten change.
+    unwritten: Option<UnwrittenChange>,
     /// When the first status was withheld since the caches were current, or since the last status was written.
     withheld_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnwrittenChange {
+    since: Instant,
+    delay: Duration,
 }
 
 impl StatusLimiter {
@@ -119,16 +129,19 @@ impl StatusLimiter {
         }
         let (mut objects, now) = (self.objects.lock(), Instant::now());
         let times = objects.times(object);
-        let due = *times.due.get_or_insert_with(|| {
-            let after_delay = now + self.latency.delay(now);
-            times.written_at.map_or(after_delay, |at| after_delay.max(at + self.min_interval))
-        });
+        let UnwrittenChange { since, delay } =
+            *times.unwritten.get_or_insert_with(|| UnwrittenChange { since: now, delay: self.latency.delay(now) });
+        let due = match (times.written_at, change) {
+            (Some(written_at), _) => (since + delay).max(written_at + self.min_interval),
+            (None, StatusChange::Starting) => since + delay.max(MAX_START),
+            (None, _) => since + delay,
+        };
         if due > now { Err(due - now) } else { Ok(()) }
     }
 
     /// Ends the wait of an object that has the status.
     pub fn end_wait<K: Resource>(&self, object: &K) {
-        self.objects.lock().times(object).due = None;
+        self.objects.lock().times(object).unwritten = None;
     }
 
     /// Records a write of the object's status.
@@ -216,6 +229,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!([minor(&limiter, "busy"), minor(&limiter, "idle")], [Ok(()), Ok(())]);
         assert_eq!(delay("later"), 0, "the last write was long ago");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_status_of_an_object_that_is_being_started_waits_longer() {
+        let limiter = limiter();
+        let starting = |uid: &str| write(&limiter, uid, StatusChange::Starting);
+        assert_eq!([starting("a"), starting("b")], [Err(MAX_START), Err(MAX_START)]);
+        tokio::time::advance(MAX_START / 2).await;
+        assert_eq!(minor(&limiter, "a"), Ok(()), "it has started");
+        assert_eq!(starting("b"), Err(MAX_START / 2));
+        tokio::time::advance(MAX_START / 2).await;
+        assert_eq!([starting("a"), starting("b")], [Ok(()), Ok(())], "a has a status");
     }
 
     #[tokio::test(start_paused = true)]

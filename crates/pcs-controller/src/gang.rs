@@ -74,7 +74,9 @@ impl Reconciler for GangReconciler {
     }
 
     fn status(observed: &Observed, _: &Plan, _: &ExecutionResult, now: Timestamp) -> (PodGangStatus, StatusChange) {
-        (status::status(observed, now), status::status_change(observed))
+        let status = status::status(observed, now);
+        let change = status::status_change(observed, &status);
+        (status, change)
     }
 }
 

@@ -31,10 +31,13 @@ pub(crate) fn status(observed: &Observed, now: Timestamp) -> PodGangStatus {
 }
 
 /// A change is significant if the gang was running before. The set reports its availability without the status of its gangs.
-pub(crate) fn status_change(observed: &Observed) -> StatusChange {
-    let old = observed.gang.status.as_ref();
+pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
-    if old.is_some_and(is_running) { StatusChange::Significant } else { StatusChange::Minor }
+    match observed.gang.status.as_ref() {
+        Some(old) if is_running(old) => StatusChange::Significant,
+        _ if is_running(new) => StatusChange::Minor,
+        _ => StatusChange::Starting,
+    }
 }
 
 fn has_all_pods(clique: &PodClique, group: &GangPodGroup) -> bool {

@@ -52,7 +52,7 @@ fn new_status(observed: &Observed, now: Timestamp) -> PodGangStatus {
 fn check(observed: &Observed, expected: &Expect) {
     let status = new_status(observed, at(1));
     let conditions = status.conditions.iter().map(|c| format!(" {}={}/{}", c.type_, c.status, c.reason));
-    let change = status::status_change(observed);
+    let change = status::status_change(observed, &status);
     expected.assert_eq(&format!("{:?}{} {change:?}", status.phase, conditions.collect::<String>()));
 }
 
@@ -60,11 +60,11 @@ fn check(observed: &Observed, expected: &Expect) {
 fn a_gang_follows_its_cliques() {
     check(
         &snapshot("{a: [0, 0, 0], b: [2, 2, 2]}"),
-        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Minor"],
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Starting"],
     );
     check(
         &snapshot("{a: [2, 1, 0], b: [2, 2, 2]}"),
-        &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Minor"],
+        &expect!["Starting Initialized=True/PodGangPodsCreated Ready=False/InsufficientReadyPods Starting"],
     );
     check(
         &snapshot("{a: [2, 1, 1], b: [2, 1, 1]}"),
@@ -87,7 +87,7 @@ fn a_missing_clique_counts_as_a_clique_without_pods() {
     observed.cliques.remove("b");
     check(
         &observed,
-        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Minor"],
+        &expect!["Pending Initialized=False/PodGangPodsCreationPending Ready=False/InsufficientReadyPods Starting"],
     );
 }
 
@@ -112,7 +112,7 @@ fn the_placement_score_is_retained_and_an_unchanged_status_stays_equal() {
     observed.gang.status = Some(status.clone());
     assert_eq!(new_status(&observed, at(99)), status);
     assert_eq!(
-        status::status_change(&observed),
+        status::status_change(&observed, &status),
         StatusChange::Significant,
         "an unchanged status is not written, so it is not delayed"
     );

@@ -53,7 +53,11 @@ pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusC
     let old = observed.gang.status.as_ref();
     let loses_pods = old.is_some_and(is_scheduled) && !is_scheduled(new);
     let has_other_cause = old.and_then(cause) != cause(new);
-    if loses_pods || has_other_cause { StatusChange::Significant } else { StatusChange::Minor }
+    match (loses_pods || has_other_cause, is_scheduled(new)) {
+        (true, _) => StatusChange::Significant,
+        (false, true) => StatusChange::Minor,
+        (false, false) => StatusChange::Starting,
+    }
 }
 
 /// Why no scheduler schedules the gang as one, unless its scheduler never does.

@@ -150,10 +150,10 @@ fn another_message_of_the_scheduler_is_progress_and_another_cause_is_significant
         (status::status_change(observed, &status), status)
     };
     let (first, status) = change(&observed);
-    assert_eq!(first, StatusChange::Minor, "the first status of a gang");
+    assert_eq!(first, StatusChange::Starting, "the first status of a gang");
     observed.gang.status = Some(status);
     observed.gang.metadata.generation = Some(9);
-    assert_eq!(change(&observed).0, StatusChange::Minor, "another generation");
+    assert_eq!(change(&observed).0, StatusChange::Starting, "another generation");
     observed.availability = Some(Availability::NotServed);
     let (failure, status) = change(&observed);
     assert_eq!(failure, StatusChange::Significant);

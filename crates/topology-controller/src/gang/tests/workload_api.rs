@@ -162,7 +162,7 @@ fn a_scaled_gang_gets_its_pod_group_once_its_base_gang_is_scheduled() {
     assert_eq!(writes(&released), (vec!["llm-0-1".to_owned()], vec![]));
     let planned = plan::plan(&released);
     let status = status::status(&released, &planned, &ExecutionResult::default(), at(2));
-    assert_eq!(status::status_change(&released, &status), StatusChange::Minor, "the wait is no failure");
+    assert_eq!(status::status_change(&released, &status), StatusChange::Starting, "the wait is no failure");
 }
 
 #[test]
