@@ -1,8 +1,8 @@
 //! The reconciler of the pod references of `PodGang`s; start here.
 //!
 //! The pod groups of a gang have references to the pods of their cliques, and this reconciler is their only writer. The work queue merges the
-//! triggers of all cliques and pods of a gang, so a gang of thousands of pods needs few patches. No controller waits for the references,
-//! so they are written like a minor change of a status ([`status_limiter`](grove_controller::status_limiter)).
+//! triggers of all cliques and pods of a gang, so a gang of thousands of pods needs few patches, at most one per second. They have no longer
+//! delay ([`status_limiter`](grove_controller::status_limiter)): each patch is a new generation of the gang, which its statuses observe.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use grove_controller::plan::Plan;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::requeue::Requeue;
 use grove_controller::slim_pod::SlimPod;
-use grove_controller::status_limiter::{StatusChange, StatusLimiter};
+use grove_controller::status_limiter::{StatusChange, StatusLimiter, WriteLatency};
 use grove_controller::triggers::enqueue_all_on_relist;
 use grove_runtime::caches::Cache;
 
@@ -47,7 +47,7 @@ impl Context {
     pub(crate) fn new(manager: &Manager, caches: &PclqCaches) -> Arc<Self> {
         let PclqCaches { gangs, cliques, pods, .. } = caches;
         let executor = manager.executor().with_reporting_controller(CONTROLLER);
-        let limiter = StatusLimiter::new(executor.write_latency());
+        let limiter = StatusLimiter::new(WriteLatency::default());
         let (gangs, cliques, pods) = (gangs.clone(), cliques.clone(), pods.clone());
         Arc::new(Self { gangs, cliques, pods, executor, limiter })
     }
