@@ -19,4 +19,4 @@ pub mod rbac;
 pub mod api_error;
 pub mod backoff;
 pub mod failure_log;
-pub mod token_bucket;
+mod token_bucket;

@@ -11,7 +11,7 @@ use tower::{Layer, Service};
 
 /// A bucket that is full at first, and gets one token per interval.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
+struct TokenBucket {
     /// Between two tokens.
     interval: Duration,
     burst: u32,
@@ -21,17 +21,8 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A bucket with `burst` tokens.
-    pub fn new(interval: Duration, burst: u32) -> Self {
+    fn new(interval: Duration, burst: u32) -> Self {
         Self { interval, burst, full_at: None }
-    }
-
-    /// Takes a token, if the bucket has one.
-    pub fn try_take(&mut self, now: Instant) -> bool {
-        let has_token = self.next(now) <= now;
-        if has_token {
-            self.take(now);
-        }
-        has_token
     }
 
     /// Takes a token. The bucket has one since [`TokenBucket::next`].

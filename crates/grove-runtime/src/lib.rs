@@ -25,5 +25,5 @@ pub mod object_decoding;
 pub mod clock;
 
 pub use grove_process::{
-    api_error, backoff, client, failure_log, health_and_metrics, listen, rbac, ready, signals, telemetry, token_bucket,
+    api_error, backoff, client, failure_log, health_and_metrics, listen, rbac, ready, signals, telemetry,
 };
