@@ -206,7 +206,8 @@ pub trait AnyChildKind<O: OwnerKind>: Sync {
         budget: &mut StepBudget,
         filter: &mut StepFilter<'_, O::Object>,
     ) -> ChildPlan;
-    /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted.
+    /// The deletes of the children of this kind that are not terminating, as many as one plan has. Their owner is terminating or deleted. The
+    /// garbage collector of Kubernetes would delete them too, but later.
     fn delete_all(&self, owner: &O::Object, children: &ObservedChildren) -> Vec<Step>;
     /// Whether the deletion of a child of this kind awaits the dependents of the child.
     fn has_foreground_deletion(&self, children: &ObservedChildren) -> bool;
@@ -257,7 +258,7 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn delete_all(&self, owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
-        delete_all::<C>(owner, children)
+        active::<C>(children).take(MAX_STEPS).map(|child| Step::delete_dependent(owner, child)).collect()
     }
 
     fn has_foreground_deletion(&self, children: &ObservedChildren) -> bool {
@@ -265,7 +266,8 @@ impl<C: ChildKind> AnyChildKind<C::Owner> for C {
     }
 
     fn with_delete_events(&self, stage: Stage) -> Stage {
-        with_delete_events::<C>(stage)
+        let Some((deleted, delete_failed)) = C::EVENTS.deleted else { return stage };
+        stage.with_event_for_kind::<C::Object>(deleted, delete_failed, "Deleted")
     }
 
     fn failure_domains(&self, expansion: &<C::Owner as OwnerKind>::Expansion<'_>) -> Vec<(String, i32)> {
@@ -428,12 +430,6 @@ where
     Stage::new(C::STAGE, steps.into_iter().map(|(_, step)| step)).with_slow_start(slow_start)
 }
 
-/// Deletes of the children of the kind that are not terminating: one request per child, for as many as one plan has. The garbage
-/// collector of Kubernetes would delete them too, but later.
-fn delete_all<C: ChildKind>(owner: &<C::Owner as OwnerKind>::Object, children: &ObservedChildren) -> Vec<Step> {
-    active::<C>(children).take(MAX_STEPS).map(|child| Step::delete_dependent(owner, child)).collect()
-}
-
 /// The children of the kind that are not terminating.
 fn active<C: ChildKind>(children: &ObservedChildren) -> impl Iterator<Item = &C::Object> {
     children.of_kind::<C::Object>().map(|child| &**child).filter(|child| !is_terminating(*child))
@@ -446,10 +442,4 @@ fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {
         None => stage.with_failure_event(create_or_update_failed),
     };
     stage.with_event_notes(C::EVENT_NOTES)
-}
-
-/// The stage with the events about deletes of the kind.
-fn with_delete_events<C: ChildKind>(stage: Stage) -> Stage {
-    let Some((deleted, delete_failed)) = C::EVENTS.deleted else { return stage };
-    stage.with_event_for_kind::<C::Object>(deleted, delete_failed, "Deleted")
 }
