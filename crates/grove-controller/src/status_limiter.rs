@@ -1,7 +1,7 @@
 //! When a changed status is written. A significant change is written at once. Every other change is written after a delay of a hundred times the
 //! duration of the process's writes at the moment, at most 30 seconds ([`WriteLatency`]), and at the earliest one second after the last write of
 //! the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a later status supersedes
-//! most of them. The status of a new object that is still being started can wait longer ([`StatusChange::Starting`]).
+//! most of them. The status of a new object that is still being started always has the longest delay ([`StatusChange::Starting`]).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile writes no status
 //! ([`StatusLimiter::withhold`]). If the reconciled object is stale, its status patch ends in a conflict
@@ -20,10 +20,8 @@ pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_STALE: Duration = Duration::from_secs(10);
 /// A minor change is written after so many times the duration of a write.
 const DELAY_FACTOR: u32 = 100;
-/// The longest delay.
-const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The first status of an object that is being started is written at the earliest this long after it was computed.
-pub const MAX_START: Duration = Duration::from_secs(30);
+/// The longest delay. The first status of an object that is being started always has it.
+pub const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Each write changes the average of the durations by this part of the difference.
 const WEIGHT: f64 = 0.125;
 /// After this time without a write, the durations of earlier writes say nothing.
@@ -36,7 +34,7 @@ pub enum StatusChange {
     Significant,
     /// A later status supersedes this one, for example another number of ready pods.
     Minor,
-    /// A minor change of an object that is being started. If all goes well, a status supersedes this one within [`MAX_START`].
+    /// A minor change of an object that is being started. If all goes well, a status supersedes this one within [`MAX_DELAY`].
     Starting,
 }
 
@@ -133,7 +131,7 @@ impl StatusLimiter {
             *times.unwritten.get_or_insert_with(|| UnwrittenChange { since: now, delay: self.latency.delay(now) });
         let due = match (times.written_at, change) {
             (Some(written_at), _) => (since + delay).max(written_at + self.min_interval),
-            (None, StatusChange::Starting) => since + delay.max(MAX_START),
+            (None, StatusChange::Starting) => since + MAX_DELAY,
             (None, _) => since + delay,
         };
         if due > now { Err(due - now) } else { Ok(()) }
@@ -235,11 +233,11 @@ mod tests {
     async fn the_first_status_of_an_object_that_is_being_started_waits_longer() {
         let limiter = limiter();
         let starting = |uid: &str| write(&limiter, uid, StatusChange::Starting);
-        assert_eq!([starting("a"), starting("b")], [Err(MAX_START), Err(MAX_START)]);
-        tokio::time::advance(MAX_START / 2).await;
+        assert_eq!([starting("a"), starting("b")], [Err(MAX_DELAY), Err(MAX_DELAY)]);
+        tokio::time::advance(MAX_DELAY / 2).await;
         assert_eq!(minor(&limiter, "a"), Ok(()), "it has started");
-        assert_eq!(starting("b"), Err(MAX_START / 2));
-        tokio::time::advance(MAX_START / 2).await;
+        assert_eq!(starting("b"), Err(MAX_DELAY / 2));
+        tokio::time::advance(MAX_DELAY / 2).await;
         assert_eq!([starting("a"), starting("b")], [Ok(()), Ok(())], "a has a status");
     }
 

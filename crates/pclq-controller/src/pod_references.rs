@@ -1,8 +1,8 @@
 //! The reconciler of the pod references of `PodGang`s; start here.
 //!
 //! The pod groups of a gang have references to the pods of their cliques, and this reconciler is their only writer. The work queue merges the
-//! triggers of all cliques and pods of a gang, so a gang of thousands of pods needs few patches, at most one per second. They have no longer
-//! delay ([`status_limiter`](grove_controller::status_limiter)): each patch is a new generation of the gang, which its statuses observe.
+//! triggers of all cliques and pods of a gang, so a gang of thousands of pods needs few patches, at most one per second. They wait
+//! for nothing else ([`status_limiter`](grove_controller::status_limiter)): each patch is a new generation of the gang, which its statuses observe.
 
 use std::sync::Arc;
 
@@ -47,6 +47,7 @@ impl Context {
     pub(crate) fn new(manager: &Manager, caches: &PclqCaches) -> Arc<Self> {
         let PclqCaches { gangs, cliques, pods, .. } = caches;
         let executor = manager.executor().with_reporting_controller(CONTROLLER);
+        // Its latency stays zero, so that only the interval delays a patch.
         let limiter = StatusLimiter::new(WriteLatency::default());
         let (gangs, cliques, pods) = (gangs.clone(), cliques.clone(), pods.clone());
         Arc::new(Self { gangs, cliques, pods, executor, limiter })

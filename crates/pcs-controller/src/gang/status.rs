@@ -30,7 +30,8 @@ pub(crate) fn status(observed: &Observed, now: Timestamp) -> PodGangStatus {
     PodGangStatus { phase, conditions, placement_score: old.placement_score }
 }
 
-/// A change is significant if the gang was running before. The set reports its availability without the status of its gangs.
+/// A change is significant if the gang was running before, and the gang is being started until it runs. The set reports its availability
+/// without the status of its gangs.
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let is_running = |status: &PodGangStatus| status.phase == PodGangPhase::Running;
     match observed.gang.status.as_ref() {

@@ -47,7 +47,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 }
 
 /// A change is significant if the gang loses its scheduled pods, or the cause why no scheduler schedules it as a gang changes. A
-/// scheduler may change its message every second, so another message is a minor change.
+/// scheduler may change its message every second, so another message is a minor change. Until its pods are scheduled, the gang is being started.
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let is_scheduled = |status: &PodGangStatus| is_status_condition_true(&status.conditions, conditions::SCHEDULED);
     let old = observed.gang.status.as_ref();
