@@ -1,7 +1,7 @@
-//! When a changed status is written. A significant change is written at once. Every other change is written after a delay of a hundred times the
-//! duration of the process's writes at the moment, at most 30 seconds ([`WriteLatency`]), and at the earliest one second after the last write of
-//! the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a later status supersedes
-//! most of them. The status of a new object that is still being started always has the longest delay ([`StatusChange::Starting`]).
+//! When a changed status is written. A significant change is written at once. Every other change is written after a delay that grows with the square
+//! of the duration of the process's writes at the moment, from a second for 10 ms to 30 seconds ([`WriteLatency`]), and at the earliest one second
+//! after the last write of the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a
+//! later status supersedes most of them. The status of a new object that is still being started always has the longest delay ([`StatusChange::Starting`]).
 //!
 //! A status may also be late because the caches are stale. While watch events of creates or deletes are pending, a reconcile writes no status
 //! ([`StatusLimiter::withhold`]). If the reconciled object is stale, its status patch ends in a conflict
@@ -18,8 +18,10 @@ pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// A status is withheld this long while watch events of created or deleted children are pending. The next reconcile after this time writes it:
 /// a watch that fails delivers no events.
 const MAX_STALE: Duration = Duration::from_secs(10);
-/// A minor change is written after so many times the duration of a write.
-const DELAY_FACTOR: u32 = 100;
+/// If a write takes this long, a minor change has a delay of a second. The delay grows with the square of the duration.
+const DURATION_FOR_A_SECOND: Duration = Duration::from_millis(10);
+/// The delay follows the duration of writes: it is computed again at the latest after this time.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The longest delay. The first status of an object that is being started always has it.
 pub const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Each write changes the average of the durations by this part of the difference.
@@ -60,7 +62,8 @@ impl WriteLatency {
     /// The delay of a minor change.
     fn delay(&self, now: Instant) -> Duration {
         let recent = self.0.lock().filter(|average| now.duration_since(average.at) < MAX_AGE);
-        recent.map_or(Duration::ZERO, |average| (DELAY_FACTOR * average.duration).min(MAX_DELAY))
+        let ratio = recent.map_or(0.0, |average| average.duration.div_duration_f64(DURATION_FOR_A_SECOND));
+        Duration::from_secs_f64((ratio * ratio).min(MAX_DELAY.as_secs_f64()))
     }
 }
 
@@ -87,8 +90,8 @@ struct StatusTimes {
 
 #[derive(Clone, Copy, Debug)]
 struct UnwrittenChange {
+    change: StatusChange,
     since: Instant,
-    delay: Duration,
 }
 
 impl StatusLimiter {
@@ -127,14 +130,19 @@ impl StatusLimiter {
         }
         let (mut objects, now) = (self.objects.lock(), Instant::now());
         let times = objects.times(object);
-        let UnwrittenChange { since, delay } =
-            *times.unwritten.get_or_insert_with(|| UnwrittenChange { since: now, delay: self.latency.delay(now) });
-        let due = match (times.written_at, change) {
-            (Some(written_at), _) => (since + delay).max(written_at + self.min_interval),
-            (None, StatusChange::Starting) => since + MAX_DELAY,
-            (None, _) => since + delay,
+        // The end of the start begins another delay: the services that share the status notice it at the same moment, and would write at once.
+        let unwritten = times.unwritten.filter(|unwritten| unwritten.change == change);
+        let UnwrittenChange { since, .. } =
+            *times.unwritten.insert(unwritten.unwrap_or(UnwrittenChange { change, since: now }));
+        let until = |due: Instant| due.saturating_duration_since(now);
+        let wait = match times.written_at {
+            None if change == StatusChange::Starting => until(since + MAX_DELAY),
+            written_at => {
+                let interval = written_at.map_or(Duration::ZERO, |written_at| until(written_at + self.min_interval));
+                until(since + self.latency.delay(now)).min(MAX_WAIT).max(interval)
+            }
         };
-        if due > now { Err(due - now) } else { Ok(()) }
+        if wait.is_zero() { Ok(()) } else { Err(wait) }
     }
 
     /// Ends the wait of an object that has the status.
@@ -214,19 +222,25 @@ mod tests {
     async fn a_minor_change_waits_longer_while_writes_take_long() {
         let limiter = limiter();
         let take = |millis: u64| (0..50).for_each(|_| limiter.latency.record(Duration::from_millis(millis)));
-        let delay = |uid: &str| minor(&limiter, uid).err().map_or(0, |delay| delay.as_millis());
+        let wait = |uid: &str| minor(&limiter, uid).err().map_or(0, |wait| wait.as_millis());
         take(5);
-        assert!((450..=500).contains(&delay("idle")), "{} ms", delay("idle"));
-        take(100);
-        assert!((9900..=10_000).contains(&delay("busy")), "{} ms", delay("busy"));
+        assert!((225..=250).contains(&wait("idle")), "{} ms", wait("idle"));
+        take(30);
+        assert_eq!(wait("busy"), MAX_WAIT.as_millis(), "9 s, if the writes do not become faster");
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(
+            (800..=1000).contains(&wait("busy")),
+            "{} ms: another change does not begin the delay again",
+            wait("busy")
+        );
         take(2000);
-        assert_eq!(delay("overload"), MAX_DELAY.as_millis());
+        assert_eq!([wait("busy"), wait("overload")], [MAX_WAIT.as_millis(); 2]);
         assert_eq!(write(&limiter, "overload", StatusChange::Significant), Ok(()));
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert!(delay("busy") <= 1000, "another change does not begin the delay again");
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!([minor(&limiter, "busy"), minor(&limiter, "idle")], [Ok(()), Ok(())]);
-        assert_eq!(delay("later"), 0, "the last write was long ago");
+        take(30);
+        assert_eq!(minor(&limiter, "busy"), Ok(()), "the writes have become faster");
+        tokio::time::advance(MAX_AGE).await;
+        assert_eq!(wait("later"), 0, "the last write was long ago");
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,6 +253,19 @@ mod tests {
         assert_eq!(starting("b"), Err(MAX_DELAY / 2));
         tokio::time::advance(MAX_DELAY / 2).await;
         assert_eq!([starting("a"), starting("b")], [Ok(()), Ok(())], "a has a status");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_start_begins_another_delay() {
+        let limiter = limiter();
+        (0..50).for_each(|_| limiter.latency.record(Duration::from_millis(10)));
+        let starting = || write(&limiter, "a", StatusChange::Starting).expect_err("the start takes long").as_secs();
+        assert_eq!(starting(), 30);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let started = || minor(&limiter, "a").err().map_or(0, |delay| delay.as_millis());
+        assert!((900..=1000).contains(&started()), "{} ms", started());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(started(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -260,7 +287,7 @@ mod tests {
         }
         limiter.end_wait(&object("a"));
         limiter.latency.record(Duration::from_secs(1));
-        assert_eq!(admit(), Err(Duration::from_millis(12_500)), "the next change has a delay of its own");
+        assert_eq!(admit(), Err(MAX_WAIT), "the next change has a delay of its own");
     }
 
     #[tokio::test(start_paused = true)]
