@@ -23,7 +23,7 @@ use kube::{Resource, ResourceExt};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    child_decoding::{DecodedChild, decode_child},
+    child_decoding::{DecodedChild, decode_child, decode_fields_of_child, may_be_child},
     child_kinds::{AnyChildKind, ChildKinds, ChildPlan},
     step_budget::StepBudget,
     step_filter::StepFilter,
