@@ -37,6 +37,7 @@ pub mod resource_sharing;
 pub mod resource_version;
 pub mod scheduler;
 pub mod scheduler_v1alpha1;
+pub mod startup;
 pub mod syntax;
 pub mod text;
 pub mod topology;

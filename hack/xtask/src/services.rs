@@ -9,6 +9,7 @@ use crate::{service_accounts, webhooks, workspace};
 use anyhow::{Context, Result, bail};
 use grove_api_types::configuration::{OperatorConfiguration, StateSync};
 use grove_api_types::scheduler::{GangSupport, Scheduler};
+use grove_api_types::startup::INIT_CONTAINER;
 use grove_dev_harness::readiness_probe;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(crate) async fn build() -> Result<()> {
     // With xtask in the selection, Cargo resolves the same features of dependencies as for `cargo xtask`, so it compiles no
     // dependency twice.
     cargo.args(["build", "--package", "xtask"]);
-    for package in SERVICES.into_iter().chain([compute_domain_daemon::NAME]) {
+    for package in SERVICES.into_iter().chain([compute_domain_daemon::NAME, INIT_CONTAINER]) {
         cargo.args(["--package", package]);
     }
     if !cfg!(debug_assertions) {

@@ -11,7 +11,7 @@ use std::{
 type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// The packages that `up` selects, and those that `test` selects.
-const SERVICES: [&str; 16] = [
+const SERVICES: [&str; 18] = [
     "-p",
     "xtask",
     "-p",
@@ -26,6 +26,8 @@ const SERVICES: [&str; 16] = [
     "webhook-server",
     "-p",
     "compute-domain-daemon",
+    "-p",
+    "grove-initc",
     "-e",
     "normal,build",
 ];
