@@ -78,6 +78,12 @@ pub mod available {
     pub const TOO_MANY_POD_REFERENCES: &str = "TooManyPodReferences";
     /// The value of an annotation that another service writes cannot be read, or has a later version; nothing that depends on it is created.
     pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";
+    /// The pods of the clique wait for ready pods of other cliques; the message contains the counts.
+    pub const STARTUP_DEPENDENCIES_PENDING: &str = "StartupDependenciesPending";
+    /// A clique that the pods start after does not exist.
+    pub const STARTUP_DEPENDENCY_NOT_FOUND: &str = "StartupDependencyNotFound";
+    /// The pods of the clique start after other cliques, and pclq-controller has no image for their init container.
+    pub const INIT_CONTAINER_IMAGE_UNKNOWN: &str = "InitContainerImageUnknown";
     /// A clique lacks a label that its pods need.
     pub const LABEL_MISSING: &str = "LabelMissing";
 

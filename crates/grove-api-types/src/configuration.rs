@@ -17,6 +17,7 @@ mod rate_limit;
 mod resource_sharing;
 mod scheduling;
 mod server;
+mod startup;
 mod topology;
 
 pub use self::authorizer::Authorizer;
@@ -30,6 +31,7 @@ pub use self::rate_limit::RateLimit;
 pub use self::resource_sharing::{CrossNamespaceTemplates, ResourceSharing};
 pub use self::scheduling::{NativeGangs, SchedulerProfile, Schedulers};
 pub use self::server::{Address, CertProvisionMode, Server, WebhookServer};
+pub use self::startup::{Startup, StartupToken};
 pub use self::topology::{TopologyAwareScheduling, TopologyDomain, TopologyLevel};
 
 use self::document::{Document, Section};
@@ -71,6 +73,8 @@ pub struct OperatorConfiguration {
     pub resource_sharing: ResourceSharing,
     /// `scheduler`
     pub schedulers: Schedulers,
+    /// `startup`
+    pub startup: Startup,
 }
 
 impl OperatorConfiguration {
@@ -112,6 +116,7 @@ impl OperatorConfiguration {
             native_gangs: root.enum_value("nativeGangs", &NativeGangs::ALL).unwrap_or_default(),
             resource_sharing: ResourceSharing::read(&root.section("resourceSharing")),
             schedulers: Schedulers::read(&root.section("scheduler")),
+            startup: Startup::read(&root.section("startup")),
         }
     }
 }

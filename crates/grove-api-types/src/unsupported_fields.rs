@@ -5,9 +5,7 @@ use crate::admission::default;
 use crate::duration::GoDuration;
 use crate::scheduler::{Scheduler, TopologySupport};
 use crate::text::join_names;
-use crate::v1alpha1::{
-    CliqueStartupType, PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec,
-};
+use crate::v1alpha1::{PodCliqueScalingGroupConfig, PodCliqueSet, PodCliqueSetTemplateSpec, PodCliqueTemplateSpec};
 
 /// The default of Dynamo's operator for `terminationDelay`.
 const DYNAMO_TERMINATION_DELAY: &str = "15m";
@@ -52,7 +50,6 @@ impl UnsupportedFields {
 
     fn of_template(&mut self, template: &PodCliqueSetTemplateSpec) {
         let path = "spec.template";
-        self.add(template.clique_startup_type != CliqueStartupType::AnyOrder, path, "cliqueStartupType");
         self.add(template.cluster_topology_name.is_some() && !self.has_topology, path, "clusterTopologyName");
         self.add(template.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         // The webhook sets a default, and Dynamo's operator another one, so these values are not a choice of the user.
@@ -72,7 +69,6 @@ impl UnsupportedFields {
         self.add(clique.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
         self.add(group.is_some(), &format!("{path}.spec.podSpec"), "schedulingGroup");
-        self.add(!clique.spec.starts_after.is_empty(), &format!("{path}.spec"), "startsAfter");
         self.add(clique.rolling_update.is_some(), path, "rollingUpdate");
     }
 

@@ -89,12 +89,10 @@ fn unsupported_fields_are_listed_by_path() {
         ALL_FIELDS,
         &expect![[r"
             spec.updateStrategy
-            spec.template.cliqueStartupType
             spec.template.clusterTopologyName
             spec.template.topologyConstraint
             spec.template.terminationDelay
             spec.template.cliques[1].topologyConstraint
-            spec.template.cliques[1].spec.startsAfter
             spec.template.cliques[1].rollingUpdate
             spec.template.cliques[2].spec.podSpec.schedulingGroup
             spec.template.podCliqueScalingGroups[0].topologyConstraint

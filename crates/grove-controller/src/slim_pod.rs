@@ -144,6 +144,11 @@ impl SlimPod {
         self.condition("Ready").is_some_and(|condition| condition.status == "True")
     }
 
+    /// Whether all init containers have ended.
+    pub fn is_initialized(&self) -> bool {
+        self.condition("Initialized").is_some_and(|condition| condition.status == "True")
+    }
+
     /// Whether the scheduler chose a node.
     pub fn is_scheduled(&self) -> bool {
         self.spec.node_name.is_some()

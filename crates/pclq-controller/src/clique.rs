@@ -35,6 +35,7 @@ use crate::claims::{self, CLAIM_KINDS, CliqueOwner};
 use crate::clique_memory::CliqueMemory;
 use crate::gangs::{self, PODS_BY_GANG};
 use crate::informers::PclqCaches;
+use crate::startup::cliques_of_parent;
 
 mod desired;
 mod observe;
@@ -94,6 +95,8 @@ impl Reconciler for CliqueReconciler {
     ///   with low priority);
     /// - a change after which the gang that gates its pods is scheduled, is no longer scheduled, exists or does not exist (see
     ///   `gangs/gating_gangs.rs`);
+    /// - a change of a clique that its pods start after: it was created or deleted, or needs another number of ready pods (with low priority:
+    ///   another number of its pods is ready);
     /// - a relist of the pods or of the claims, with low priority, because deltas may have been missed;
     /// - a change or a deletion of a claim of the clique. A creation and a change of only the
     ///   status have low priority;
@@ -106,7 +109,7 @@ impl Reconciler for CliqueReconciler {
         let PclqCaches { cliques, pods, gangs, claims, .. } = &ctx.caches;
         let CliqueMemory { creates, gating_gangs, .. } = &ctx.caches.memory;
         let (creates, creates_of_unreadable, all_pods) = (creates.clone(), creates.clone(), pods.clone());
-        let for_pods = cliques.clone();
+        let (for_pods, for_parents) = (cliques.clone(), cliques.clone());
         let controller = claims::watch(controller, claims, cliques);
         gangs::watch(controller, gating_gangs, gangs, cliques)
             .watches(pods.subscribe().flat_map(move |delta| {
@@ -118,6 +121,7 @@ impl Reconciler for CliqueReconciler {
                 let clique = clique_of_unreadable_pod(&pod.metadata).map(Trigger::Reconcile);
                 stream::iter(retries.chain(clique))
             }))
+            .watches(cliques.subscribe().flat_map(move |delta| stream::iter(cliques_of_parent(&for_parents, &delta))))
             .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
             .retry_on(owners_after_namespace_termination(cliques, &ctx.caches.terminating_namespaces))
     }

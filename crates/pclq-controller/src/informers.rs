@@ -13,6 +13,7 @@ use crate::claims::{BY_CLAIM_AND_TEMPLATE, ClaimCaches};
 use crate::clique_memory::CliqueMemory;
 use crate::gangs::{BY_GATING_GANG, PODS_BY_GANG};
 use crate::pod;
+use crate::startup::{BY_PARENT, InitContainer};
 use crate::tombstones::Tombstones;
 
 /// `PodClique`s, the objects that their reconciler reads, and what it remembers.
@@ -31,18 +32,20 @@ pub(crate) struct PclqCaches {
     pub(crate) orphan_deletions: OrphanDeletions,
     /// The namespaces in which nothing is created.
     pub(crate) terminating_namespaces: TerminatingNamespaces,
+    /// How pods wait for other cliques.
+    pub(crate) init_container: InitContainer,
     /// The informers of the child kinds.
     pub(crate) informers: SharedInformerFactory,
     /// What the reconciler remembers.
     pub(crate) memory: CliqueMemory,
 }
 
-/// Starts the informers.
-pub(crate) fn start(manager: &Manager) -> PclqCaches {
+/// Starts the informers. `init_container` are the settings of the process.
+pub(crate) fn start(manager: &Manager, init_container: InitContainer) -> PclqCaches {
     let orphan_deletions = OrphanDeletions::default();
     let recorder = orphan_deletions.clone();
     let clique_options = InformerOptions::default().with_index(BY_GATING_GANG).with_sum(PODS_BY_GANG);
-    let clique_options = clique_options.with_index(BY_CLAIM_AND_TEMPLATE);
+    let clique_options = clique_options.with_index(BY_CLAIM_AND_TEMPLATE).with_index(BY_PARENT);
     let clique_options = clique_options.with_observer(move |delta| recorder.record(delta));
     let cliques = manager.start_informer::<PodClique>(clique_options);
     // No label selector: users can edit labels, and the reconciler would replace a live pod that the selector excludes.
@@ -61,6 +64,7 @@ pub(crate) fn start(manager: &Manager) -> PclqCaches {
         tombstones,
         orphan_deletions,
         terminating_namespaces: manager.start_namespace_informer(),
+        init_container,
         informers,
         memory: CliqueMemory::default(),
     }

@@ -20,22 +20,26 @@ mod pod_references;
 pub mod rbac;
 mod replacement_backoff;
 mod stage;
+mod startup;
 mod tombstones;
 mod write_history;
 
 use clique::CliqueReconciler;
 use clique_memory::CliqueMemory;
+use startup::InitContainer;
 
 /// Name of the service: of its `ServiceAccount` and of its user agent.
 pub const NAME: &str = "pclq-controller";
 
-/// Starts the informers and runs the reconciler until the service is stopped.
+/// Starts the informers and runs the reconciler until the service is stopped. `init_container_image` is the image of the init container of
+/// pods that start after others; without it, such pods are not created.
 ///
 /// # Errors
 /// If the service cannot listen for signals, or it is forced to stop.
-pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
+pub async fn run(runtime: &Runtime, init_container_image: Option<String>) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
-    let caches = informers::start(manager);
+    let init_container = InitContainer { image: init_container_image, token: manager.config().startup.token };
+    let caches = informers::start(manager, init_container);
     caches.claims.register_metric(manager)?;
     let references = Box::pin(pod_references::run(manager, pod_references::Context::new(manager, &caches)));
     let cliques = Context::<CliqueReconciler>::new(manager, caches);

@@ -18,6 +18,7 @@ use kube::{Resource, ResourceExt};
 use crate::claims::{ClaimCaches, SETS_BY_CLAIM_TEMPLATE};
 use crate::compute_domains::{AwaitedDomain, ComputeDomains};
 use crate::native_gangs::Incarnations;
+use crate::startup::IdentityCaches;
 use crate::topology::{SETS_BY_TOPOLOGY, Topologies};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
@@ -39,6 +40,8 @@ pub(crate) struct PcsCaches {
     pub(crate) compute_domains: ComputeDomains,
     /// The claims that pods share, and their templates.
     pub(crate) resource_claims: ClaimCaches,
+    /// The identities by which waiting pods read the pods of their gang.
+    pub(crate) identities: IdentityCaches,
     /// The informers of the other kinds.
     pub(crate) informers: SharedInformerFactory,
 }
@@ -67,6 +70,7 @@ impl PcsCaches {
             topologies: Topologies::start(manager),
             compute_domains: ComputeDomains::start(manager),
             resource_claims: ClaimCaches::start(manager, &informers),
+            identities: IdentityCaches::start(&informers),
             informers,
         }
     }

@@ -8,7 +8,7 @@ use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::terminating_namespaces::TerminatingNamespaces;
 use grove_runtime::rbac::{PolicyRule, Verb};
 
-use crate::{claims, compute_domains, native_gangs, scaling_group, set, topology};
+use crate::{claims, compute_domains, native_gangs, scaling_group, set, startup, topology};
 
 /// The rules of its `ClusterRole`.
 pub fn rules() -> Vec<PolicyRule> {
@@ -43,6 +43,7 @@ pub fn rules() -> Vec<PolicyRule> {
     rules.extend(topology::rules());
     rules.extend(compute_domains::rules());
     rules.extend(claims::rules());
+    rules.extend(startup::rules());
     rules.extend([TerminatingNamespaces::rule(), PolicyRule::lease(), PolicyRule::events()]);
     rules
 }

@@ -15,8 +15,9 @@ use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::manager::Manager;
+use grove_controller::name_conflict::NameConflicts;
 use grove_controller::orphan_deletions::OrphanDeletions;
-use grove_controller::plan::Plan;
+use grove_controller::plan::{Plan, Waiting};
 use grove_controller::predicates::metadata_or_generation_changed;
 use grove_controller::reconcile_error::ReconcileError;
 use grove_controller::reconciler::{self, Reconciler, Snapshot};
@@ -29,6 +30,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted_or_has_other_pod_group};
 use crate::informers::PcsCaches;
+use crate::startup::{self, Identity};
 
 mod desired;
 mod observe;
@@ -111,11 +113,12 @@ impl Reconciler for GroupReconciler {
         observe::observe(ctx, group)
     }
 
-    /// Reads the templates of claims. If the set must decide about the `PodGroup` of a gang, asks for the decision.
+    /// Reads the templates of claims, and finds out who has the names of the identity of the set. If the set must decide about the `PodGroup` of a gang, asks for the decision.
     async fn dereference(ctx: &Context, mut observed: Observed, _now: Timestamp) -> Result<Observed, ReconcileError> {
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
+        observed.identity_conflict = Box::pin(identity_conflict(ctx, &observed)).await?;
         if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
             ctx.caches.incarnations.request_decision(set);
         }
@@ -136,6 +139,15 @@ impl Reconciler for GroupReconciler {
         let change = status::status_change(observed, &status);
         (status, change)
     }
+}
+
+/// Why cliques that start after others are not created. Cliques that exist are not affected.
+async fn identity_conflict(ctx: &Context, observed: &Observed) -> Result<Option<Waiting>, ReconcileError> {
+    let Some(set) = observed.set.as_ref().filter(|_| observed.lacks_waiting_clique()) else { return Ok(None) };
+    let identity = Identity { token: ctx.config().startup.token, is_in_use: false };
+    let conflicts = startup::name_conflicts(&ctx.client(), &ctx.caches.identities, set, identity).await?;
+    let labels = observed.base_labels();
+    Ok(startup::identity_conflict(&NameConflicts { owner: set, conflicts: &conflicts, labels: &labels }))
 }
 
 impl Snapshot for Observed {

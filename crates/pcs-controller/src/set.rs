@@ -30,7 +30,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::claims::sets_of_deleted_cliques;
 use crate::informers::PcsCaches;
 use crate::native_gangs::live_reads;
-use crate::topology;
+use crate::{startup, topology};
 
 mod desired;
 mod observe;
@@ -106,12 +106,15 @@ impl Reconciler for SetReconciler {
         observe::observe(ctx, set)
     }
 
-    /// Confirms a missing topology, decides about the `PodGroup`s of the gangs, and reads the templates of claims.
+    /// Confirms a missing topology, decides about the `PodGroup`s of the gangs, finds out who has the names of the identity, and reads the
+    /// templates of claims.
     async fn dereference(ctx: &Context, mut observed: Observed, now: Timestamp) -> Result<Observed, ReconcileError> {
         confirm_topology(ctx, &mut observed).await?;
         observe::decide_pod_groups(ctx, &mut observed, now);
         live_reads::close_decisions(&ctx.client(), &observed.set, &mut observed.pod_groups, now).await?;
         observed.retain_topologies_of_bound_gangs();
+        // On the heap: with it, the future of a reconcile would be large.
+        Box::pin(dereference_identity(ctx, &mut observed)).await?;
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
@@ -154,6 +157,23 @@ impl Snapshot for Observed {
     fn read_errors(&self) -> TemplateReadErrors {
         self.read_errors.clone()
     }
+}
+
+/// Finds out whether another owner has a name of the identity, and whether a pod uses an identity that the set does not need any more.
+async fn dereference_identity(ctx: &Context, observed: &mut Observed) -> Result<(), ReconcileError> {
+    if observed.is_terminating() || observed.exceeded_limit().is_some() {
+        return Ok(());
+    }
+    let (client, set) = (ctx.client(), &observed.set);
+    let conflicts = startup::name_conflicts(&client, &ctx.caches.identities, set, observed.identity).await?;
+    let is_undesired = observed.identity.is_undesired_in(set, &observed.children);
+    observed.identity.is_in_use = is_undesired && startup::uses_token(&client, set).await?;
+    for conflict in conflicts {
+        if observed.name_conflicts.iter().all(|other| other.target != conflict.target) {
+            observed.name_conflicts.push(conflict);
+        }
+    }
+    Ok(())
 }
 
 /// A set may be reconciled before the cache has its topology. Before a gang is created without constraints or loses them, a live GET

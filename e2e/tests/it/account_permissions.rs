@@ -14,8 +14,7 @@ const NAMESPACES: [&str; 3] = ["", "default", SYSTEM_NAMESPACE];
 /// The group of a resource, and its plural with the subresource.
 type Resource = (&'static str, &'static str);
 
-pub(super) const PODS: [Resource; 4] =
-    [("", "pods"), ("", "pods/exec"), ("", "pods/status"), ("", "pods/ephemeralcontainers")];
+const PODS: [Resource; 4] = [("", "pods"), ("", "pods/exec"), ("", "pods/status"), ("", "pods/ephemeralcontainers")];
 
 /// A permission as text, and whether the API server grants it to the account of the service.
 async fn review(client: &Client, service: &str, namespace: &str, verb: &str, resource: Resource) -> (String, bool) {
@@ -29,7 +28,7 @@ async fn review(client: &Client, service: &str, namespace: &str, verb: &str, res
 }
 
 /// Those of the permissions that the API server grants to the service.
-pub(super) async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<String> {
+async fn granted(client: &Client, service: &str, resources: &[Resource]) -> Vec<String> {
     let mut granted = Vec::new();
     for resource in resources {
         for namespace in NAMESPACES {
@@ -43,11 +42,19 @@ pub(super) async fn granted(client: &Client, service: &str, resources: &[Resourc
 }
 
 #[tokio::test]
-async fn only_pclq_controller_can_access_pods() {
+async fn only_pclq_controller_can_write_pods() {
     let client = TestCluster::shared().client().await;
-    for service in ["webhook-server", "pcs-controller", "topology-controller"] {
+    for service in ["webhook-server", "topology-controller"] {
         assert_eq!(granted(&client, service, &PODS).await, Vec::<String>::new());
     }
+    // It grants the init containers of sets to read pods.
+    let reads = ["get", "list", "watch"];
+    let of_resource = |resource: Resource| {
+        let in_namespaces = NAMESPACES.iter().flat_map(move |namespace| reads.map(|verb| (*namespace, verb)));
+        in_namespaces.map(move |(namespace, verb)| format!("pcs-controller: {verb} {} in {namespace:?}", resource.1))
+    };
+    let expected: Vec<_> = of_resource(PODS[0]).chain(of_resource(PODS[2])).collect();
+    assert_eq!(granted(&client, "pcs-controller", &PODS).await, expected);
     let (permission, is_granted) = review(&client, "pclq-controller", "default", "create", PODS[0]).await;
     assert!(is_granted, "the reviews find no permission, not even {permission}");
 }
@@ -79,22 +86,27 @@ async fn no_service_can_allocate_devices() {
 }
 
 #[tokio::test]
-async fn pcs_controller_and_topology_controller_cannot_access_secrets_rbac_and_webhooks() {
+async fn only_pcs_controller_can_access_secrets_and_rbac() {
     let client = TestCluster::shared().client().await;
-    let resources = [
-        ("", "secrets"),
+    let of_identities =
+        [("", "secrets"), ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "rolebindings")];
+    let others = [
         ("", "serviceaccounts/token"),
         ("rbac.authorization.k8s.io", "clusterroles"),
         ("rbac.authorization.k8s.io", "clusterrolebindings"),
-        ("rbac.authorization.k8s.io", "roles"),
-        ("rbac.authorization.k8s.io", "rolebindings"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
     ];
     for service in ["pcs-controller", "topology-controller", "mnnvl-controller"] {
-        assert_eq!(granted(&client, service, &resources).await, Vec::<String>::new());
+        assert_eq!(granted(&client, service, &others).await, Vec::<String>::new());
     }
+    for service in ["topology-controller", "mnnvl-controller"] {
+        assert_eq!(granted(&client, service, &of_identities).await, Vec::<String>::new());
+    }
+    let of_pcs_controller = granted(&client, "pcs-controller", &of_identities).await;
+    let verbs = ["get", "list", "watch", "create", "patch", "delete"];
+    assert_eq!(of_pcs_controller.len(), of_identities.len() * NAMESPACES.len() * verbs.len(), "{of_pcs_controller:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use e2e::{Namespace, NamespaceState, TestCluster, fixtures, in_namespace};
 use grove_api_types::SERVICE_USER_PREFIX;
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Resource, ResourceExt};
@@ -129,6 +130,78 @@ async fn pcs_controller_may_write_only_managed_services() {
         may_write_only_managed_objects::<Service>(ns, "pcs-controller", &spec).await;
     })
     .await;
+}
+
+/// Tokens, accounts and permissions need stricter rules than other children.
+#[tokio::test]
+async fn pcs_controller_may_write_only_identities_of_sets() {
+    in_namespace("e2e-policy-identity", async |ns| {
+        let mut owner = reference("grove.io/v1alpha1", "PodCliqueSet", "set-uid", true);
+        owner["name"] = json!("llm");
+        let metadata = |name: &str| json!({ "name": name, "labels": managed_labels(), "ownerReferences": [owner] });
+        let token = "kubernetes.io/service-account-token";
+        let secret = |name: &str, kind: &str, account: &str| {
+            let mut metadata = metadata(name);
+            metadata["annotations"] = json!({ "kubernetes.io/service-account.name": account });
+            json!({ "metadata": metadata, "type": kind })
+        };
+        let denied =
+            "pcs-controller may create and change only identities of PodCliqueSets, and tokens of their accounts";
+        let secrets = api_of::<Secret>("pcs-controller", ns).await;
+        for (name, kind, account) in [
+            ("llm-ic-sat", token, "pclq-controller"),
+            ("llm-ic-sat", "Opaque", "llm"),
+            ("other-ic-sat", token, "other"),
+            ("llm", token, "llm"),
+        ] {
+            let object = from_json::<Secret>(secret(name, kind, account));
+            wait_until_denied(denied, async || create(&secrets, &object).await).await;
+        }
+        create(&secrets, &from_json(secret("llm-ic-sat", token, "llm"))).await.expect("the token of the set");
+        let accounts = api_of::<ServiceAccount>("pcs-controller", ns).await;
+        let account = |name: &str| from_json::<ServiceAccount>(json!({ "metadata": metadata(name) }));
+        wait_until_denied(denied, async || create(&accounts, &account("other")).await).await;
+        create(&accounts, &account("llm")).await.expect("the account of the set");
+        let roles = api_of::<Role>("pcs-controller", ns).await;
+        let reads =
+            |resource: &str, verbs: &[&str]| json!([{ "apiGroups": [""], "resources": [resource], "verbs": verbs }]);
+        let role = |name: &str, rules: Value| from_json::<Role>(json!({ "metadata": metadata(name), "rules": rules }));
+        for (name, rules) in [
+            ("grove.io:pcs:other", reads("pods", &["get"])),
+            ("grove.io:pcs:llm", reads("secrets", &["get"])),
+            ("grove.io:pcs:llm", reads("pods", &["get", "create"])),
+        ] {
+            wait_until_denied(denied, async || create(&roles, &role(name, rules.clone())).await).await;
+        }
+        let own = role("grove.io:pcs:llm", reads("pods", &["get", "list", "watch"]));
+        create(&roles, &own).await.expect("the Role of the set");
+        let bindings = api_of::<RoleBinding>("pcs-controller", ns).await;
+        let binding = |kind: &str, role: &str, subject: &str| {
+            let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role });
+            let subjects = json!([{ "kind": subject, "name": "llm", "namespace": ns.name }]);
+            from_json::<RoleBinding>(json!({ "metadata": metadata("grove.io:pcs:llm"), "roleRef": role,
+                "subjects": subjects }))
+        };
+        ns.api::<Role>()
+            .create(&PostParams::default(), &from_json(json!({ "metadata": { "name": "grove.io:pcs:llm" } })))
+            .await
+            .expect("an administrator creates the Role");
+        for (kind, role, subject) in [
+            ("Role", "grove.io:pcs:other", "ServiceAccount"),
+            ("ClusterRole", "grove.io:pcs:llm", "ServiceAccount"),
+            ("Role", "grove.io:pcs:llm", "User"),
+        ] {
+            wait_until_denied(denied, async || create(&bindings, &binding(kind, role, subject)).await).await;
+        }
+        create(&bindings, &binding("Role", "grove.io:pcs:llm", "ServiceAccount"))
+            .await
+            .expect("the RoleBinding of the set");
+    })
+    .await;
+}
+
+fn from_json<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).expect("an object of the kind")
 }
 
 #[tokio::test]

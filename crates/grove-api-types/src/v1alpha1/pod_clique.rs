@@ -62,8 +62,8 @@ pub struct PodCliqueSpec {
     /// The number of pods that are scheduled together as part of the gang, and that must stay available. Defaults to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i32>,
-    /// The cliques that must have ready pods before these pods start: names of cliques in the template of a set, names of
-    /// `PodClique`s in a `PodClique`. It has no effect yet: all cliques start at the same time.
+    /// The cliques that must have `minAvailable` ready pods before these pods start: names of cliques in the template of a set, names of
+    /// `PodClique`s in a `PodClique`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>", length(max = 4096))]
     pub starts_after: Vec<String>,

@@ -17,7 +17,7 @@ use super::Context;
 use super::observed::Observed;
 use crate::observed::ObservedClique;
 use crate::pod::labelled_clique;
-use crate::{claims, gangs};
+use crate::{claims, gangs, startup};
 
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
@@ -36,6 +36,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
     let replaced = (clique, claims.are_shared(clique.spec.replicas));
     let delayed_replacements = caches.memory.replacements.observe(replaced, existing, deleted, now);
     let missing_domain_template = missing_domain_template(ctx, &state);
+    let startup = startup::observe(&caches.cliques, &caches.init_container, clique);
     Observed {
         state,
         gang,
@@ -44,6 +45,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
         default_scheduler: ctx.config().schedulers.default_profile,
         claims,
         missing_domain_template,
+        startup,
     }
 }
 

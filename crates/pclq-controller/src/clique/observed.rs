@@ -13,6 +13,7 @@ use grove_controller::plan::Waiting;
 use crate::claims::ObservedClaims;
 use crate::gangs::{self, ObservedGang};
 use crate::observed::ObservedClique;
+use crate::startup::ObservedStartup;
 
 /// The snapshot of a reconcile.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct Observed {
     /// The `ResourceClaimTemplate` of its compute domain, if it does not exist and pods wait for the scheduler. NVIDIA's driver deletes it
     /// with the domain, and creates it with the next one.
     pub(crate) missing_domain_template: Option<String>,
+    /// The cliques that its pods start after.
+    pub(crate) startup: ObservedStartup,
 }
 
 impl Deref for Observed {

@@ -12,7 +12,7 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 
 use super::observed::Observed;
-use crate::{claims, gangs, pod, stage};
+use crate::{claims, gangs, pod, stage, startup};
 
 mod adoption;
 mod annotations;
@@ -69,6 +69,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
                 .filter(|(first, _)| indices.free.last() >= Some(first))
                 .map(|(_, waiting)| waiting),
         )
+        .waiting(startup::waiting(&observed.startup).filter(|_| !indices.free.is_empty()))
         .waiting(replacement::waiting(observed, &indices.free))
         .waiting(observed.unreadable_pods.first().map(|pod| unreadable_pod(pod)))
         .waiting(gated)

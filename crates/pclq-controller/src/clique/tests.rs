@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::Expect;
+use grove_api_types::configuration::StartupToken;
 use grove_api_types::names::PodGangName;
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use super::observed::Observed;
 use crate::gangs::{GatingGang, GatingGangState, ObservedGang};
 use crate::observed::ObservedClique;
+use crate::startup::{InitContainer, ObservedParent, ObservedStartup};
 use crate::write_history::{CliqueWrites, WriteHistory};
 
 mod adoption;
@@ -46,6 +48,7 @@ mod rejected_indices;
 mod rejections;
 mod replacement;
 mod scale;
+mod startup;
 mod status;
 
 const NAME: &str = "llm-0-decode";
@@ -100,7 +103,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, unschedulable, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
-/// indices at which the replacement waits for 20 s; `namespaceTerminating`; `claims`: see `claim_rows.rs`.
+/// indices at which the replacement waits for 20 s; `namespaceTerminating`; `claims`: see `claim_rows.rs`; `startup`: see [`startup`].
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -135,6 +138,21 @@ fn snapshot(row: &str) -> Observed {
         default_scheduler: Scheduler::default(),
         claims: claim_rows::observed(&row["claims"]),
         missing_domain_template: row["missingDomain"].as_str().map(String::from),
+        startup: startup(&row["startup"]),
+    }
+}
+
+/// `{image, projected, parents: [{name, required, ready}]}`; a parent without `required` does not exist.
+fn startup(row: &Value) -> ObservedStartup {
+    let count = |count: &Value| count.as_i64().and_then(|count| i32::try_from(count).ok());
+    let parent = |row: &Value| ObservedParent {
+        name: row["name"].as_str().expect("a name").to_owned(),
+        pods: count(&row["required"]).zip(count(&row["ready"]).or(Some(0))),
+    };
+    let token = if row["projected"] == json!(true) { StartupToken::Projected } else { StartupToken::Secret };
+    ObservedStartup {
+        parents: row["parents"].as_array().into_iter().flatten().map(parent).collect(),
+        init_container: InitContainer { image: row["image"].as_str().map(str::to_owned), token },
     }
 }
 
@@ -214,6 +232,10 @@ fn pod(row: &Value) -> Arc<SlimPod> {
         object["metadata"]["labels"]["grove.io/podclique-pod-index"] = json!(index.to_string());
     }
     json_patch::merge(&mut object["metadata"]["labels"], row.get("labels").unwrap_or(&json!({})));
+    if is("initialized") {
+        let condition = json!({ "type": "Initialized", "status": "True" });
+        object["status"]["conditions"].as_array_mut().expect("a list").push(condition);
+    }
     if let Some(host) = row["host"].as_str() {
         object["spec"]["hostname"] = json!(host);
     }

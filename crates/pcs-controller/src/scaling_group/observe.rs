@@ -59,6 +59,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         pod_groups: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
+        identity_conflict: None,
         claims: ClaimInputs::default(),
         read_errors: TemplateReadErrors::default(),
         name_conflicts: Vec::new(),

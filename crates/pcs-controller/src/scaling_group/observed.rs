@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, Assignment, CurrentScale, ScalingGroup, SetReplica};
+use grove_api_types::expansion::{self, Assignment, Clique, CurrentScale, ScalingGroup, SetReplica};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
-use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
@@ -53,6 +53,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     /// The compute domains that the replica of the set waits for.
     pub(crate) awaited_domains: &'a AwaitedDomains,
+    /// Why cliques that start after others are not created.
+    pub(crate) identity_conflict: Option<&'a Waiting>,
     /// The claims at the level of the group.
     pub(crate) claims: OwnedClaims<'a>,
     /// The pod specs of its cliques, by the names of the templates. The replicas share them, because a pod spec may be large.
@@ -93,6 +95,8 @@ pub(crate) struct Observed {
     pub(crate) pack_affinities: BTreeMap<String, String>,
     /// The compute domains that the replica of the set waits for.
     pub(crate) awaited_domains: AwaitedDomains,
+    /// Why cliques that start after others are not created.
+    pub(crate) identity_conflict: Option<Waiting>,
     /// What decides about its claims.
     pub(crate) claims: ClaimInputs,
     /// The templates of claims that could not be read.
@@ -139,6 +143,14 @@ impl Observed {
         SizeLimit::exceeded_by_replica(set, index, &self.current_scale)
     }
 
+    /// Whether a clique that starts after others does not exist.
+    pub(crate) fn lacks_waiting_clique(&self) -> bool {
+        let cliques = self.expansion().map(|expansion| &expansion.scaling_group.replicas);
+        let mut cliques = cliques.into_iter().flatten().flat_map(|replica| &replica.cliques);
+        let is_missing = |clique: &Clique| self.children.get::<PodClique>(clique.name.as_str()).is_none();
+        !self.is_terminating() && cliques.any(|clique| !clique.starts_after.is_empty() && is_missing(clique))
+    }
+
     /// The external templates of its missing claims, each with whether an object of its name can exist.
     pub(crate) fn templates_to_read(&self) -> BTreeMap<TemplateKey, bool> {
         let expansion = self.expansion().filter(|expansion| !self.is_terminating() && !is_terminating(expansion.set));
@@ -181,6 +193,7 @@ impl Observed {
             pod_groups: &self.pod_groups,
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
+            identity_conflict: self.identity_conflict.as_ref(),
             claims,
             pod_specs: OnceCell::new(),
         })

@@ -1,5 +1,7 @@
 //! Plans the next writes for a scaling group: compares the observed children with the desired ones.
 
+use std::time::Duration;
+
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
@@ -11,6 +13,9 @@ use super::observed::Observed;
 use super::recorded_scale;
 use crate::children::too_large;
 use crate::claims;
+
+/// The delay of the next plan if another owner has a name of the identity of the set.
+const CONFLICT_RETRY: Duration = Duration::from_secs(10);
 
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
@@ -40,7 +45,9 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let plan = plan.stage(recorded_scale::stage(observed, &expansion));
     let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims::plan::template_warning(&plan, conditions);
-    plan.with_warnings(warning)
+    let plan = plan.with_warnings(warning);
+    // No watch event shows that another owner frees the name.
+    if observed.identity_conflict.is_some() { plan.requeue_after(CONFLICT_RETRY) } else { plan }
 }
 
 fn set_not_found() -> Waiting {

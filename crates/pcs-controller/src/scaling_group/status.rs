@@ -1,6 +1,7 @@
 //! The status of a scaling group: replica counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
 use grove_api_types::conditions::{self, available, min_available_breached};
+use grove_api_types::error_codes;
 use grove_api_types::expansion::Clique;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
@@ -51,6 +52,8 @@ pub(crate) fn status(
     let base_labels = observed.base_labels();
     let mut errors = rejections::last_errors(result, &observed.backed_off, &observed.conflicts(&base_labels));
     errors.extend(resource_claims::template_errors::<PodCliqueScalingGroup>(plan));
+    let code = error_codes::for_write("PodCliqueScalingGroup", "PodClique", "create");
+    errors.extend(observed.identity_conflict.as_ref().map(|waiting| (code.to_owned(), waiting.message.clone())));
     let may_be_outdated = expansion.as_ref().is_some_and(|expansion| may_be_outdated(observed, expansion));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && !may_be_outdated;
     let mut conditions = old.conditions;

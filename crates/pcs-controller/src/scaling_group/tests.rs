@@ -78,6 +78,7 @@ fn new(replicas: i32) -> Observed {
         orphans_children: false,
         children: ObservedChildren::default(),
         awaited_domains: AwaitedDomains::default(),
+        identity_conflict: None,
         claims: ClaimInputs::default(),
         read_errors: TemplateReadErrors::default(),
         active_gangs: gangs.collect::<BTreeSet<_>>(),

@@ -4,6 +4,7 @@ use grove_controller::children::ChildKinds;
 
 use super::observed::SetOwner;
 use crate::claims::ResourceClaims;
+use crate::startup::{PodRoleBindings, PodRoles, PodServiceAccounts, TokenSecrets};
 
 mod autoscaler;
 mod headless_service;
@@ -11,7 +12,7 @@ mod pod_clique;
 mod pod_gang;
 mod scaling_group;
 
-/// The kinds of children of a set. Claims and gangs come before their cliques, so that no pod waits for one to be created; cliques and
+/// The kinds of children of a set. Claims, gangs and the identity of waiting pods come before the cliques, so that no pod waits for one to be created; cliques and
 /// groups come before their autoscalers.
 ///
 /// To add a kind, add a file here that implements [`ChildKind`](grove_controller::children::ChildKind), its `mod` line
@@ -19,6 +20,10 @@ mod scaling_group;
 /// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
+    &PodServiceAccounts::<SetOwner>::ROW,
+    &PodRoles::<SetOwner>::ROW,
+    &PodRoleBindings::<SetOwner>::ROW,
+    &TokenSecrets::<SetOwner>::ROW,
     &ResourceClaims::<SetOwner>::ROW,
     &pod_gang::PodGangs,
     &scaling_group::ScalingGroups,

@@ -26,6 +26,7 @@ use crate::claims::{ClaimInputs, referenced_claims};
 use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
 use crate::native_gangs::{Incarnations, PodGroups, pod_groups};
+use crate::startup::Identity;
 use crate::topology::GangTopologies;
 
 /// The snapshot of `set`.
@@ -59,6 +60,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        identity: Identity { token: ctx.config().startup.token, is_in_use: false },
         read_errors: TemplateReadErrors::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {

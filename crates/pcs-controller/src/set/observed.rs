@@ -7,7 +7,7 @@ use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, Assignment, CurrentScale, RecordedScale, SetReplica};
-use grove_api_types::labels::{SCALE, TOPOLOGY_NAME};
+use grove_api_types::labels::{self, SCALE, TOPOLOGY_NAME};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
@@ -26,6 +26,7 @@ use kube::{Resource, ResourceExt};
 use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
 use crate::compute_domains::AwaitedDomains;
 use crate::native_gangs::{GangsOfSet, PodGroups};
+use crate::startup::{Identity, IdentityOwner, identity_conflict};
 use crate::topology::{GangTopologies, pack_affinities};
 
 /// Sets as owners of children.
@@ -59,11 +60,21 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) awaited_domains: &'a AwaitedDomains,
     /// The claims at the level of the set.
     pub(crate) claims: OwnedClaims<'a>,
+    /// The identity of its waiting pods.
+    pub(crate) identity: Identity,
+    /// Why cliques that start after others are not created.
+    pub(crate) identity_conflict: Option<Waiting>,
 }
 
 impl ClaimsOwner for SetOwner {
     fn claims<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, &'r OwnedClaims<'a>) {
         (expansion.set, &expansion.claims)
+    }
+}
+
+impl IdentityOwner for SetOwner {
+    fn identity<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, Identity) {
+        (expansion.set, expansion.identity)
     }
 }
 
@@ -112,6 +123,8 @@ pub(crate) struct Observed {
     pub(crate) awaited_domains: AwaitedDomains,
     /// What decides about its claims.
     pub(crate) claims: ClaimInputs,
+    /// The identity of its waiting pods.
+    pub(crate) identity: Identity,
     /// The templates of claims that could not be read.
     pub(crate) read_errors: TemplateReadErrors,
 }
@@ -164,6 +177,11 @@ impl Observed {
     /// Whether the target is of kind `K` and no child.
     fn is_missing<K: Resource<DynamicType = ()> + 'static>(&self, target: &Target) -> bool {
         target.resource.kind == K::kind(&()) && self.children.get::<K>(&target.name).is_none()
+    }
+
+    /// Why cliques that start after others are not created.
+    fn identity_conflict(&self) -> Option<Waiting> {
+        identity_conflict(&self.conflicts(&labels::base(&self.name())))
     }
 
     /// Whether the set has a deletion timestamp.
@@ -226,6 +244,8 @@ impl Observed {
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
             claims: self.owned_claims(),
+            identity: self.identity,
+            identity_conflict: self.identity_conflict(),
         }
     }
 

@@ -14,6 +14,9 @@ use crate::claims;
 /// The delay of the next LIST for a decision about an incarnation after a failed one.
 const DECISION_RETRY: Duration = Duration::from_secs(10);
 
+/// The delay of the next LIST of the pods that may use an identity that the set does not need any more.
+const IDENTITY_RETRY: Duration = Duration::from_secs(10);
+
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the
 /// template. A child that cannot be created, because of a name conflict or a rejection, blocks only later creates of its own
@@ -48,5 +51,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let plan = plan.with_warnings(warning);
     let has_open_decision =
         observed.pod_groups.need_bound_pods().next().is_some() || observed.pod_groups.needs_cliques();
-    if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan }
+    let plan = if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan };
+    // No watch event shows that the last pod with the token has ended.
+    if observed.identity.is_in_use { plan.requeue_after(IDENTITY_RETRY) } else { plan }
 }

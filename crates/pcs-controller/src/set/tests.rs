@@ -23,6 +23,7 @@ use super::observed::Observed;
 use crate::claims::ClaimInputs;
 use crate::compute_domains::AwaitedDomains;
 use crate::native_gangs::PodGroups;
+use crate::startup::Identity;
 use crate::tests::yaml;
 use crate::topology::GangTopologies;
 
@@ -45,6 +46,7 @@ mod quota;
 mod recorded_scale;
 mod rejections;
 mod service;
+mod startup;
 mod status;
 mod topology;
 mod topology_changes;
@@ -106,6 +108,7 @@ fn new(set: &str) -> Observed {
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
+        identity: Identity::default(),
         read_errors: TemplateReadErrors::default(),
     }
 }

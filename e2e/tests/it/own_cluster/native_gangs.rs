@@ -20,7 +20,6 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use self::case::{Case, named_pod_group, pods_of, set};
-use crate::it::account_permissions::{PODS, granted};
 use crate::it::composition::{NAMESPACE, creates_exactly_these_objects};
 
 /// Two `PriorityClass`es.
@@ -51,11 +50,6 @@ async fn gangs_of_the_default_scheduler_are_bound_as_a_whole() {
     let cluster = start("native-gangs", "--native-gangs").await;
     let client = cluster.client().await;
     create_priority_classes(&client).await;
-    let of_component = granted(&client, "pcs-controller", &PODS).await;
-    assert!(
-        !of_component.is_empty() && of_component.iter().all(|one| one.contains(": list pods in ")),
-        "{of_component:?}"
-    );
 
     capacity::a_gang_is_bound_when_all_its_pods_fit(&cluster).await;
     capacity::pods_above_the_minimum_do_not_replace_those_of_another_clique(&cluster).await;

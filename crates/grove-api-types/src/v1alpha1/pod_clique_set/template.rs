@@ -24,7 +24,7 @@ pub struct PodCliqueSetTemplateSpec {
     #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub cliques: Vec<PodCliqueTemplateSpec>,
-    /// The order in which the cliques of a replica start. It has no effect yet: all cliques start at the same time. Defaults to
+    /// The order in which the cliques of a replica start: a pod starts when enough pods of the cliques before it are ready. Defaults to
     /// `CliqueStartupTypeAnyOrder`.
     #[serde(default, deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub clique_startup_type: CliqueStartupType,
@@ -64,7 +64,7 @@ pub struct PodCliqueSetTemplateSpec {
     pub pod_clique_scaling_groups: Vec<PodCliqueScalingGroupConfig>,
 }
 
-/// The order in which the cliques of a replica start. It has no effect yet.
+/// The order in which the cliques of a replica start.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum CliqueStartupType {
     /// All cliques start at the same time.

@@ -1,5 +1,5 @@
-//! What Grove adds to the pods of a clique. [`DECORATORS`] lists the parts in the order in which they are added. An init container of Grove
-//! would have to come after the environment and the claims, which are for the containers of the user.
+//! What Grove adds to the pods of a clique. [`DECORATORS`] lists the parts in the order in which they are added. The init container of Grove
+//! comes after the environment and the claims, which are for the containers of the user.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ use super::{affinity, env};
 use crate::clique::observed::Observed;
 use crate::gangs;
 use crate::observed::CliqueIdentity;
+use crate::startup;
 
 /// The parts of a pod that are not from the template of the user.
 pub(crate) const DECORATORS: &[Decorator] = &[
@@ -27,6 +28,7 @@ pub(crate) const DECORATORS: &[Decorator] = &[
     Decorator { name: "affinity", is_hashed: false, add: Add::All(pod_affinity) },
     Decorator { name: "environment", is_hashed: false, add: Add::All(variables) },
     Decorator { name: "claims of all pods", is_hashed: false, add: Add::All(claims_of_all_pods) },
+    Decorator { name: "init container", is_hashed: false, add: Add::All(init_container) },
     Decorator { name: "scheduling gate", is_hashed: false, add: Add::Gated(scheduling_gate) },
     Decorator { name: "index", is_hashed: false, add: Add::Each(index_label) },
     Decorator { name: "first pods", is_hashed: false, add: Add::Each(first_pod_labels) },
@@ -182,6 +184,11 @@ fn claims_of_all_pods(pods: &mut CommonParts, observed: &Observed, _identity: &C
         inject(&mut spec, &claims);
         pods.spec = spec.fields();
     }
+}
+
+/// The init container gets neither the claims of one pod nor the environment.
+fn init_container(pods: &mut CommonParts, observed: &Observed, identity: &CliqueIdentity) {
+    startup::add_init_container(&mut pods.spec, &observed.startup, &identity.set);
 }
 
 /// The user's gates stay. The name of a gate is a key of the list, so the API server rejects a second gate of that name.

@@ -12,6 +12,7 @@ use crate::clique::desired::PodTemplate;
 use crate::clique::observed::Observed;
 use crate::observed::CliqueIdentity;
 use crate::stage::{self, MAX_STEPS};
+use crate::startup;
 use crate::write_history::is_pending;
 
 /// The creates of one plan.
@@ -29,12 +30,14 @@ impl PodCreates {
 }
 
 /// Creates pods at the `free` indices, lowest first. A pod waits if its watch event is pending, if its predecessors ended soon after
-/// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if the API server has just rejected pods of the
+/// they started, if a claim that it uses cannot be used yet, if its `PodGroup` is undecided, if a clique that it starts after does not exist, or its
+/// init container has no image, if the API server has just rejected pods of the
 /// clique, while a pod or an annotation of the clique cannot be decoded, or while the namespace is terminating.
 pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32]) -> PodCreates {
     let (clique, claims) = (observed.name(), &observed.claims);
     let is_unreadable = !observed.unreadable_pods.is_empty() || observed.unreadable_annotations().next().is_some();
-    let is_blocked = is_unreadable || observed.backed_off.slow_start().is_none();
+    let is_blocked =
+        is_unreadable || observed.backed_off.slow_start().is_none() || startup::waiting(&observed.startup).is_some();
     if free.is_empty() || is_blocked || observed.is_namespace_terminating || !claims.are_usable_by_all_pods(&clique) {
         return PodCreates::none();
     }

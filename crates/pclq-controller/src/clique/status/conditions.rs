@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::waiting_pods;
-use crate::claims;
 use crate::clique::observed::Observed;
+use crate::{claims, startup};
 
 /// Whether a condition is true, its reason and its message.
 type ConditionState = (bool, &'static str, String);
@@ -89,17 +89,22 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
     let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= observed.clique.spec.required_replicas();
     let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
+    let parents = startup::waiting_pods(observed, &observed.startup);
     let (reason, detail) = match (rejection, plan.waiting.first()) {
         (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
         (None, None) if observed.missing_domain_template.is_some() => {
             (available::COMPUTE_DOMAINS_PENDING, String::new())
         }
+        (None, None) if parents.is_some() => (available::STARTUP_DEPENDENCIES_PENDING, String::new()),
         (None, None) => (available::MINIMUM_REPLICAS_UNAVAILABLE, String::new()),
     };
     let reason = if holds { available::MINIMUM_REPLICAS_AVAILABLE } else { reason };
-    let waiting_pods = waiting_pods::message(observed).map(|message| format!("; {message}")).unwrap_or_default();
-    (holds, reason, format!("{}{detail}{waiting_pods}", pod_counts_message(observed, ready)))
+    let mut message = format!("{}{detail}", pod_counts_message(observed, ready));
+    for other in parents.into_iter().chain(waiting_pods::message(observed)) {
+        message = format!("{message}; {other}");
+    }
+    (holds, reason, message)
 }
 
 /// The number of ready pods, and the numbers of the others by state.

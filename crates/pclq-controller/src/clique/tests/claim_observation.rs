@@ -17,6 +17,7 @@ use super::snapshot;
 use crate::claims::{ReferenceState, in_annotation, reference_state};
 use crate::clique::Context;
 use crate::informers;
+use crate::startup::InitContainer;
 use grove_controller::reconciler::reconcile;
 
 /// The objects of a mock API server.
@@ -96,7 +97,7 @@ async fn reconciled(clique: &PodClique, templates: Vec<(Value, MockTemplate)>) -
 
 async fn reconciled_with(clique: &PodClique, objects: MockObjects) -> (Vec<RecordedRequest>, bool) {
     let (manager, log) = manager(clique, objects);
-    let ctx = Context::new(&manager, informers::start(&manager));
+    let ctx = Context::new(&manager, informers::start(&manager, InitContainer::default()));
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();
     let result = reconcile(Arc::new(clique.clone()), Arc::clone(&ctx)).await;

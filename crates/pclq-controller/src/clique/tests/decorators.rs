@@ -13,6 +13,7 @@ annotations: {grove.io/pod-group: llm-0-17, grove.io/podcliqueset-first-pod: 'tr
   grove.io/pack-affinity: '{\"preferred\":[{\"scope\":\"gang\",\"key\":\"block\"}]}'}
 podSpec: {containers: [{name: main}]}
 claims: {own: [{t: shared}, {t: gpus, per: true}]}
+startup: {image: i, parents: [{name: a, required: 1}]}
 ";
 const HASH: &str = "grove.io/pod-template-hash";
 

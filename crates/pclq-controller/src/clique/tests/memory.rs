@@ -25,6 +25,7 @@ use crate::clique::{CliqueReconciler, Context};
 use crate::clique_memory::CliqueMemory;
 use crate::gangs::{BY_GATING_GANG, PODS_BY_GANG};
 use crate::informers::PclqCaches;
+use crate::startup::InitContainer;
 use crate::tombstones::Tombstones;
 use grove_controller::reconciler::{Reconciler, cleanup_plan, reconcile};
 
@@ -71,6 +72,7 @@ fn context(
 ) -> Arc<Context> {
     let informers = SharedInformerFactory::new(manager);
     let caches = PclqCaches {
+        init_container: InitContainer::default(),
         cliques,
         pods,
         gangs,

@@ -22,6 +22,7 @@ use crate::claims::ClaimCaches;
 use crate::clique::Context;
 use crate::clique_memory::CliqueMemory;
 use crate::informers::PclqCaches;
+use crate::startup::InitContainer;
 use crate::tombstones::Tombstones;
 use grove_controller::reconciler::reconcile;
 
@@ -54,6 +55,7 @@ impl Fixture {
         let runtime = Runtime::from_clients("test", clients, OperatorConfiguration::default()).unwrap();
         let (cliques, informers) = (Cache::from_objects([]), SharedInformerFactory::new(&runtime));
         let caches = PclqCaches {
+            init_container: InitContainer::default(),
             claims: ClaimCaches {
                 claims: informers.cache(),
                 templates: informers.cache(),

@@ -50,9 +50,12 @@ impl ChildKind for PodCliques {
             replica.cliques.iter().map(move |clique| {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
+                let conflict = expansion.identity_conflict.filter(|_| !clique.starts_after.is_empty());
                 let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
                 if let Some(waiting) = expansion.awaited_domains.waiting(expansion.set_replica.index) {
                     desired.blocked_by(|| waiting)
+                } else if let Some(waiting) = conflict {
+                    desired.blocked_by(|| waiting.clone())
                 } else if !has_gang {
                     desired.blocked_by(|| gang_not_found(&replica.gang))
                 } else if let Some(waiting) = unreadable_scale.clone() {

@@ -40,8 +40,11 @@ impl ChildKind for PodCliques {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
                 let gang = replica.base_gang.as_str();
+                let conflict = expansion.identity_conflict.as_ref().filter(|_| !clique.starts_after.is_empty());
                 if let Some(waiting) = expansion.awaited_domains.waiting(replica.index) {
                     desired.blocked_by(|| waiting)
+                } else if let Some(waiting) = conflict {
+                    desired.blocked_by(|| waiting.clone())
                 } else if let Some(waiting) = expansion.pod_groups.pending(gang) {
                     desired.blocked_by(|| waiting)
                 } else {

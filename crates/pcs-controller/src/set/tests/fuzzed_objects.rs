@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::native_gangs::SlimPodGroup;
 use crate::set::desired::{SlimAutoscaler, SlimService};
+use crate::startup::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
 
 fn conditions() -> Value {
     json!([{ "type": "Available", "status": "True", "reason": "R", "message": "m", "observedGeneration": 3,
@@ -99,4 +100,19 @@ fn an_edited_topology_affects_no_other_one() {
     let bindings = json!([{ "schedulerName": "s", "topologyReference": "t" }]);
     let spec = json!({ "levels": levels, "schedulerTopologyBindings": bindings });
     check_watched_kind!(ClusterTopologyBinding, json!({ "spec": spec }));
+}
+
+#[test]
+fn an_edited_object_of_an_identity_affects_no_other_one() {
+    check_watched_kind!(
+        SlimServiceAccount,
+        json!({ "automountServiceAccountToken": true, "secrets": [{ "name": "s" }] })
+    );
+    let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["p"] });
+    check_watched_kind!(SlimRole, json!({ "rules": [rule] }));
+    let subject = json!({ "kind": "ServiceAccount", "name": "a", "namespace": "n" });
+    let reference = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r" });
+    check_watched_kind!(SlimRoleBinding, json!({ "roleRef": reference, "subjects": [subject] }));
+    let data = json!({ "token": "dA==" });
+    check_watched_kind!(SlimTokenSecret, json!({ "type": "kubernetes.io/service-account-token", "data": data }));
 }

@@ -33,15 +33,19 @@ fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
     check(
         &observed,
         &expect![[r"
-        services: create Service m-0
-        gangs: create PodGang m-0
-        gangs: create PodGang m-0-g-0
-        gangs: create PodGang m-0-g-1
-        groups: create PodCliqueScalingGroup m-0-g
-        cliques: create PodClique m-0-f
-        autoscalers: create HorizontalPodAutoscaler m-0-f
-        autoscalers: create HorizontalPodAutoscaler m-0-g
-    "]],
+            services: create Service m-0
+            service-accounts: create ServiceAccount m
+            roles: create Role grove.io:pcs:m
+            role-bindings: create RoleBinding grove.io:pcs:m
+            secrets: create Secret m-ic-sat
+            gangs: create PodGang m-0
+            gangs: create PodGang m-0-g-0
+            gangs: create PodGang m-0-g-1
+            groups: create PodCliqueScalingGroup m-0-g
+            cliques: create PodClique m-0-f
+            autoscalers: create HorizontalPodAutoscaler m-0-f
+            autoscalers: create HorizontalPodAutoscaler m-0-g
+        "]],
     );
     expect![[r"
         m-0: m-0-f 1, m-0-g-0-p 1, m-0-g-0-d 2

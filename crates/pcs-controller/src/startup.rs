@@ -1,0 +1,17 @@
+//! The start-up order of sets ([ADR 34](../../../docs/adr/0034-startup-order.md)): the `ServiceAccount`, the Role, the `RoleBinding` and the
+//! token by which the init containers of waiting pods read the pods of their gang. Which of them a set has (`observed`), the objects (`objects`) as its
+//! children (`desired`), their informers (`informers`), and the live reads: whether a name is taken, and whether a pod still uses a token
+//! (`live_reads`). pclq-controller adds the init container to the pods.
+
+mod desired;
+mod informers;
+mod live_reads;
+mod objects;
+mod observed;
+
+pub(crate) use desired::{IdentityOwner, PodRoleBindings, PodRoles, PodServiceAccounts, TokenSecrets};
+pub(crate) use informers::{IdentityCaches, rules};
+pub(crate) use live_reads::{name_conflicts, uses_token};
+#[cfg(test)]
+pub(crate) use objects::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
+pub(crate) use observed::{Identity, identity_conflict};
