@@ -13,6 +13,7 @@ pub mod compute_domains;
 pub mod crash_injection;
 pub mod events;
 pub mod fixtures;
+pub mod init_containers;
 pub mod kubectl;
 pub mod kustomize;
 pub mod metrics;

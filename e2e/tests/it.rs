@@ -67,6 +67,7 @@ mod it {
         mod restore;
         mod rotation;
         mod round_trip;
+        mod startup;
         mod status_writers;
         mod steady_state;
         mod topologies;

@@ -297,6 +297,9 @@ pub(crate) struct Kills {
     /// Kill pcs-controller and pclq-controller in a cluster with shared ResourceClaims
     #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains"])]
     pub(crate) resource_claims: bool,
+    /// Kill pcs-controller and pclq-controller while sets with a start-up order are created, scaled and deleted
+    #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains", "resource_claims"])]
+    pub(crate) startup: bool,
     #[command(flatten)]
     pub(crate) folder: SoakFolder,
 }
