@@ -1,5 +1,5 @@
 //! When a changed status is written. A significant change is written at once. Every other change is written after a delay that grows with the square
-//! of the duration of the process's writes at the moment, from a second for 10 ms to 30 seconds ([`WriteLatency`]), and at the earliest one second
+//! of the duration of the process's writes at the moment: (duration / 10 ms)² seconds, at most 30 ([`WriteLatency`]), and at the earliest one second
 //! after the last write of the object's status ([`MIN_INTERVAL`]). So while the API server is busy, these writes take little of its time, and a
 //! later status supersedes most of them. The status of a new object that is still being started always has the longest delay ([`StatusChange::Starting`]).
 //!
