@@ -11,13 +11,14 @@ use serde_json::{Map, Value};
 
 use crate::labels::{PART_OF, PROTECTION_DISABLED, is_grove_label};
 
-/// Controllers of Kubernetes that are always exempt: those that must delete any object and remove any finalizer, and the one
-/// that writes the tokens of `ServiceAccount`s.
-pub const ALWAYS_EXEMPT: [&str; 4] = [
+/// Users of Kubernetes that are always exempt: the controllers that must delete any object and remove any finalizer, the one that writes the tokens
+/// of `ServiceAccount`s, and the API server, which records in a Secret when its token was used.
+pub const ALWAYS_EXEMPT: [&str; 5] = [
     "system:serviceaccount:kube-system:namespace-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:tokens-controller",
     "system:kube-controller-manager",
+    "system:apiserver",
 ];
 
 /// Kinds that other controllers write too: Grove manages only a part of their fields.
