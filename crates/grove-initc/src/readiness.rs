@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::labels::POD_CLIQUE;
 use grove_api_types::startup::Parent;
+use grove_api_types::text::join_names;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -97,7 +98,12 @@ impl Readiness {
             is_missing.then(|| format!("{clique} ({ready} of {min_ready} ready)"))
         });
         let missing: Vec<_> = missing.collect();
-        (!missing.is_empty()).then(|| grove_api_types::text::join_names(&missing, MAX_NAMED))
+        if missing.len() > MAX_NAMED {
+            let (ready, parents) = (self.ready.values().map(BTreeSet::len).sum::<usize>(), missing.len());
+            let named = join_names(&missing, MAX_NAMED);
+            return Some(format!("{named}; {parents} PodCliques in total, {ready} pods are ready"));
+        }
+        (!missing.is_empty()).then(|| missing.join(", "))
     }
 }
 
@@ -154,6 +160,15 @@ mod tests {
         terminating.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         readiness.apply(&terminating);
         assert!(readiness.missing().is_some());
+    }
+
+    #[test]
+    fn many_missing_parents_are_counted() {
+        let parents: Vec<String> = (0..12).map(|at| format!("x-0-c{at}:1")).collect();
+        let mut readiness = readiness(&parents.iter().map(String::as_str).collect::<Vec<_>>());
+        readiness.apply(&pod("p", "x-0-c11", "True"));
+        let missing = readiness.missing().unwrap();
+        assert!(missing.ends_with("; 11 PodCliques in total, 1 pods are ready"), "{missing}");
     }
 
     #[test]

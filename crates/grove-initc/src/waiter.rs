@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use futures::{Stream, StreamExt, pin_mut};
-use grove_api_types::labels::POD_GANG;
+use grove_api_types::labels::{POD_CLIQUE, POD_GANG};
+use grove_api_types::startup::Parent;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
@@ -11,6 +12,9 @@ use crate::args::Args;
 use crate::client::{self, PodInfo};
 use crate::readiness::{Readiness, SlimPod};
 
+/// The selector names at most this many parents.
+const MAX_SELECTED: usize = 50;
+
 /// Returns when all parents are ready at the same time. A failed LIST or watch is repeated with backoff, as long as it fails.
 ///
 /// # Errors
@@ -18,10 +22,21 @@ use crate::readiness::{Readiness, SlimPod};
 pub async fn wait(args: &Args) -> anyhow::Result<()> {
     let PodInfo { namespace, gang } = PodInfo::read(&args.pod_info_dir)?;
     let pods = Api::<SlimPod>::namespaced(client::connect(args)?, &namespace);
-    let of_gang = watcher::Config::default().labels(&format!("{POD_GANG}={gang}"));
-    let events = kube::runtime::watcher(pods, of_gang).default_backoff();
+    let parents = args.parents();
+    let of_parents = watcher::Config::default().labels(&selector(&gang, &parents));
+    let events = kube::runtime::watcher(pods, of_parents).default_backoff();
     let log = |line: &str| println!("{line}");
-    wait_for(Readiness::new(args.parents()), events, log).await.context("the watch of the pods has ended")
+    wait_for(Readiness::new(parents), events, log).await.context("the watch of the pods has ended")
+}
+
+/// Selects the pods of the parents in the gang. Many parents would make a long URL, so then all pods of the gang are selected.
+fn selector(gang: &str, parents: &[Parent]) -> String {
+    let of_gang = format!("{POD_GANG}={gang}");
+    if parents.len() > MAX_SELECTED {
+        return of_gang;
+    }
+    let names: Vec<_> = parents.iter().map(|parent| parent.clique.as_str()).collect();
+    format!("{of_gang},{POD_CLIQUE} in ({})", names.join(","))
 }
 
 /// Applies the events until all parents are ready; `None` if there are no more events. A line is logged when something else is missing, and when
@@ -159,6 +174,13 @@ all parents are ready";
             "{log}"
         );
         assert_eq!([lines[1], lines[3]], ["waiting for a (0 of 1 ready)", "all parents are ready"]);
+    }
+
+    #[test]
+    fn the_pods_of_few_parents_are_selected() {
+        let parents = |count: usize| (0..count).map(|at| format!("x-0-{at}:1").parse().unwrap()).collect::<Vec<_>>();
+        assert_eq!(selector("x-0", &parents(2)), "grove.io/podgang=x-0,grove.io/podclique in (x-0-0,x-0-1)");
+        assert_eq!(selector("x-0", &parents(51)), "grove.io/podgang=x-0");
     }
 
     #[tokio::test]
