@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -18,7 +19,7 @@ use grove_dev_harness::kubeconfig::client_config;
 use grove_dev_harness::live_objects::{changes, is_ready};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret, ServiceAccount, Volume};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -28,6 +29,7 @@ use tokio::time::sleep;
 
 use crate::namespace::Namespace;
 use crate::poll::poll_until;
+use crate::snapshot::hostname;
 use crate::standalone::program;
 use crate::test_cluster::TestCluster;
 
@@ -45,6 +47,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// The kubelets of one namespace. They stop when the value is dropped.
 pub struct InitContainers {
     history: Arc<Mutex<History>>,
+    holds_secrets: Arc<AtomicBool>,
+    kubelets: Arc<Kubelets>,
     task: JoinHandle<()>,
 }
 
@@ -75,6 +79,8 @@ struct Kubelets {
     /// Seeds the delays until the containers are ready; without it there are none.
     seed: Option<u64>,
     history: Arc<Mutex<History>>,
+    /// Whether the volumes of running pods stay as they are when their Secrets change.
+    holds_secrets: Arc<AtomicBool>,
 }
 
 impl InitContainers {
@@ -90,15 +96,18 @@ impl InitContainers {
         let folder = cluster.dir().join("init-containers").join(&ns.name);
         fs::create_dir_all(&folder).expect("a folder");
         let history = Arc::<Mutex<History>>::default();
-        let kubelets = Kubelets {
+        let holds_secrets = Arc::<AtomicBool>::default();
+        let kubelets = Arc::new(Kubelets {
             client: ns.client.clone(),
             namespace: ns.name.clone(),
             server,
             folder,
             seed,
             history: Arc::clone(&history),
-        };
-        Self { history, task: tokio::spawn(Arc::new(kubelets).run()) }
+            holds_secrets: Arc::clone(&holds_secrets),
+        });
+        let task = tokio::spawn(Arc::clone(&kubelets).run());
+        Self { history, holds_secrets, kubelets, task }
     }
 
     /// The cliques of the pods that became ready, in the order in which they did. A pod that became ready twice is in the list twice.
@@ -109,6 +118,22 @@ impl InitContainers {
     /// The exit codes of the init containers that failed, each with its pod.
     pub fn failures(&self) -> Vec<(String, Option<i32>)> {
         self.history.lock().failures.clone()
+    }
+
+    /// From now on, running pods keep their token, as they do until a kubelet notices another one.
+    pub fn hold_tokens(&self) {
+        self.holds_secrets.store(true, Ordering::SeqCst);
+    }
+
+    /// Running pods get the current token.
+    ///
+    /// # Panics
+    /// If the Secrets cannot be listed.
+    pub async fn update_tokens(&self) {
+        self.holds_secrets.store(false, Ordering::SeqCst);
+        let secrets = Api::<Secret>::namespaced(self.kubelets.client.clone(), &self.kubelets.namespace);
+        let listed = secrets.list(&ListParams::default()).await.expect("the Secrets");
+        listed.items.iter().for_each(|secret| self.kubelets.update_volumes(secret));
     }
 
     /// Waits until this many init containers run, and returns their pids by the names of their pods.
@@ -161,7 +186,8 @@ impl Kubelets {
                 }
                 Some(changed) = secrets.next() => {
                     // As the kubelet does, in the volumes of all pods.
-                    for secret in changed.into_iter().filter_map(|change| change.object) {
+                    let is_held = self.holds_secrets.load(Ordering::SeqCst);
+                    for secret in changed.into_iter().filter_map(|change| change.object).filter(|_| !is_held) {
                         self.update_volumes(&secret);
                     }
                 }
@@ -185,7 +211,7 @@ impl Kubelets {
             }
         }
         if let Some(seed) = self.seed {
-            sleep(delay(seed, &name)).await;
+            sleep(delay(seed, hostname(&pod))).await;
         }
         start_containers(&pods, &name).await;
     }
@@ -314,10 +340,10 @@ fn volume<'p>(pod: &'p Pod, name: &str) -> &'p Volume {
     volumes.find(|volume| volume.name == name).unwrap_or_else(|| panic!("no volume {name}"))
 }
 
-/// A delay that depends on the seed and on the pod.
-fn delay(seed: u64, pod: &str) -> Duration {
+/// A delay that depends on the seed, and on the clique and the index of the pod.
+fn delay(seed: u64, hostname: &str) -> Duration {
     // FNV-1a: small, and good enough to choose delays.
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = seed.to_le_bytes().into_iter().chain(pod.bytes()).fold(0xcbf2_9ce4_8422_2325, fold);
+    let hash = seed.to_le_bytes().into_iter().chain(hostname.bytes()).fold(0xcbf2_9ce4_8422_2325, fold);
     MAX_DELAY.mul_f64(f64::from(u16::try_from(hash >> 48).unwrap_or_default()) / f64::from(u16::MAX))
 }

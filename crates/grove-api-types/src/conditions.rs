@@ -80,6 +80,8 @@ pub mod available {
     pub const UNREADABLE_ANNOTATION: &str = "UnreadableAnnotation";
     /// The pods of the clique wait for ready pods of other cliques; the message contains the counts.
     pub const STARTUP_DEPENDENCIES_PENDING: &str = "StartupDependenciesPending";
+    /// The token of waiting pods is created after their account.
+    pub const STARTUP_TOKEN_PENDING: &str = "StartupTokenPending";
     /// A clique that the pods start after does not exist.
     pub const STARTUP_DEPENDENCY_NOT_FOUND: &str = "StartupDependencyNotFound";
     /// The pods of the clique start after other cliques, and pclq-controller has no image for their init container.

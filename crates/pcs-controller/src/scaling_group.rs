@@ -144,8 +144,8 @@ impl Reconciler for GroupReconciler {
 /// Why cliques that start after others are not created. Cliques that exist are not affected.
 async fn identity_conflict(ctx: &Context, observed: &Observed) -> Result<Option<Waiting>, ReconcileError> {
     let Some(set) = observed.set.as_ref().filter(|_| observed.lacks_waiting_clique()) else { return Ok(None) };
-    let identity = Identity { token: ctx.config().startup.token, is_in_use: false };
-    let conflicts = startup::name_conflicts(&ctx.client(), &ctx.caches.identities, set, identity).await?;
+    let identity = Identity { token: ctx.config().startup.token, ..Identity::default() };
+    let conflicts = startup::name_conflicts(&ctx.client(), &ctx.caches.identities, set, &identity).await?;
     let labels = observed.base_labels();
     Ok(startup::identity_conflict(&NameConflicts { owner: set, conflicts: &conflicts, labels: &labels }))
 }

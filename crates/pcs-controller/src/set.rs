@@ -165,9 +165,11 @@ async fn dereference_identity(ctx: &Context, observed: &mut Observed) -> Result<
         return Ok(());
     }
     let (client, set) = (ctx.client(), &observed.set);
-    let conflicts = startup::name_conflicts(&client, &ctx.caches.identities, set, observed.identity).await?;
-    let is_undesired = observed.identity.is_undesired_in(set, &observed.children);
-    observed.identity.is_in_use = is_undesired && startup::uses_token(&client, set).await?;
+    let conflicts = startup::name_conflicts(&client, &ctx.caches.identities, set, &observed.identity).await?;
+    observed.identity.is_account_foreign = startup::has_foreign_account(&conflicts);
+    if let Some(undesired) = observed.identity.undesired(set, &observed.children) {
+        observed.identity.is_in_use = startup::is_in_use(&client, set, &undesired).await?;
+    }
     for conflict in conflicts {
         if observed.name_conflicts.iter().all(|other| other.target != conflict.target) {
             observed.name_conflicts.push(conflict);

@@ -11,7 +11,7 @@ mod observed;
 
 pub(crate) use desired::{IdentityOwner, PodRoleBindings, PodRoles, PodServiceAccounts, TokenSecrets};
 pub(crate) use informers::{IdentityCaches, rules};
-pub(crate) use live_reads::{name_conflicts, uses_token};
+pub(crate) use live_reads::{is_in_use, name_conflicts};
 #[cfg(test)]
 pub(crate) use objects::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
-pub(crate) use observed::{Identity, identity_conflict};
+pub(crate) use observed::{Identity, has_foreign_account, identity_conflict};

@@ -4,9 +4,9 @@
 use std::fmt::Debug;
 
 use e2e::{Namespace, NamespaceState, TestCluster, fixtures, in_namespace};
-use grove_api_types::SERVICE_USER_PREFIX;
 use grove_api_types::labels::{GROVE_OPERATOR, MANAGED_BY};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::{SERVICE_USER_PREFIX, SYSTEM_NAMESPACE};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -158,6 +158,12 @@ async fn pcs_controller_may_write_only_identities_of_sets() {
             wait_until_denied(denied, async || create(&secrets, &object).await).await;
         }
         create(&secrets, &from_json(secret("llm-ic-sat", token, "llm"))).await.expect("the token of the set");
+        let client = TestCluster::shared().client_as(&format!("{SERVICE_USER_PREFIX}pcs-controller"), &[]).await;
+        let object = from_json::<Secret>(secret("llm-ic-sat", token, "llm"));
+        for namespace in [SYSTEM_NAMESPACE, "kube-system"] {
+            let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+            wait_until_denied(denied, async || create(&secrets, &object).await).await;
+        }
         let accounts = api_of::<ServiceAccount>("pcs-controller", ns).await;
         let account = |name: &str| from_json::<ServiceAccount>(json!({ "metadata": metadata(name) }));
         wait_until_denied(denied, async || create(&accounts, &account("other")).await).await;
@@ -166,11 +172,9 @@ async fn pcs_controller_may_write_only_identities_of_sets() {
         let reads =
             |resource: &str, verbs: &[&str]| json!([{ "apiGroups": [""], "resources": [resource], "verbs": verbs }]);
         let role = |name: &str, rules: Value| from_json::<Role>(json!({ "metadata": metadata(name), "rules": rules }));
-        for (name, rules) in [
-            ("grove.io:pcs:other", reads("pods", &["get"])),
-            ("grove.io:pcs:llm", reads("secrets", &["get"])),
-            ("grove.io:pcs:llm", reads("pods", &["get", "create"])),
-        ] {
+        for (name, rules) in
+            [("grove.io:pcs:other", reads("pods", &["get"])), ("grove.io:pcs:llm", reads("secrets", &["get"]))]
+        {
             wait_until_denied(denied, async || create(&roles, &role(name, rules.clone())).await).await;
         }
         let own = role("grove.io:pcs:llm", reads("pods", &["get", "list", "watch"]));
@@ -178,24 +182,23 @@ async fn pcs_controller_may_write_only_identities_of_sets() {
         let bindings = api_of::<RoleBinding>("pcs-controller", ns).await;
         let binding = |kind: &str, role: &str, subject: &str| {
             let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role });
-            let subjects = json!([{ "kind": subject, "name": "llm", "namespace": ns.name }]);
+            let subjects = json!([{ "kind": "ServiceAccount", "name": "llm", "namespace": subject }]);
             from_json::<RoleBinding>(json!({ "metadata": metadata("grove.io:pcs:llm"), "roleRef": role,
                 "subjects": subjects }))
         };
-        ns.api::<Role>()
-            .create(&PostParams::default(), &from_json(json!({ "metadata": { "name": "grove.io:pcs:llm" } })))
-            .await
-            .expect("an administrator creates the Role");
+        for name in ["grove.io:pcs:llm", "grove.io:pcs:other"] {
+            let empty = from_json(json!({ "metadata": { "name": name } }));
+            ns.api::<Role>().create(&PostParams::default(), &empty).await.expect("an administrator creates the Role");
+        }
         for (kind, role, subject) in [
-            ("Role", "grove.io:pcs:other", "ServiceAccount"),
-            ("ClusterRole", "grove.io:pcs:llm", "ServiceAccount"),
-            ("Role", "grove.io:pcs:llm", "User"),
+            ("Role", "grove.io:pcs:other", ns.name.as_str()),
+            // Each user has its permissions, so RBAC allows the binding.
+            ("ClusterRole", "system:basic-user", ns.name.as_str()),
+            ("Role", "grove.io:pcs:llm", "kube-system"),
         ] {
             wait_until_denied(denied, async || create(&bindings, &binding(kind, role, subject)).await).await;
         }
-        create(&bindings, &binding("Role", "grove.io:pcs:llm", "ServiceAccount"))
-            .await
-            .expect("the RoleBinding of the set");
+        create(&bindings, &binding("Role", "grove.io:pcs:llm", &ns.name)).await.expect("the RoleBinding of the set");
     })
     .await;
 }

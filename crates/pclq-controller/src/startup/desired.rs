@@ -16,8 +16,8 @@ use super::observed::ObservedStartup;
 const USER: u32 = 65532;
 /// The permissions of the files of the token: 0644. The user of the container is not their owner.
 const TOKEN_MODE: u32 = 420;
-/// The time after which the kubelet has renewed a projected token, in seconds. The API server adds a year to it for tokens of pods.
-const TOKEN_EXPIRATION: u32 = 3607;
+/// The time after which a projected token expires, in seconds. The kubelet renews it before.
+const TOKEN_EXPIRATION: u32 = 3600;
 /// The `ConfigMap` of each namespace with the certificate of the CA of the API server.
 const CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 

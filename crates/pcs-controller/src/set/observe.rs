@@ -39,12 +39,14 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let with_defaults = admission::default::pod_clique_set(set);
     let omitted = OmittedMinima::of(&set.spec.template);
     let revision = Revision::new(with_defaults.spec.template.clone(), omitted);
+    let children = ctx.children.children(set);
+    let identity = Identity::new(ctx.config().startup.token, &with_defaults, &children);
     let mut observed = Observed {
         set: with_defaults,
         unsupported_fields: unsupported_fields::fields(set, scheduler, has_pod_groups),
         default_scheduler: ctx.config().schedulers.default_profile,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
-        children: ctx.children.children(set),
+        children,
         adoptable_groups: ByName::new(),
         members: Vec::new(),
         assignment: Assignment::of_all(revision),
@@ -60,7 +62,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         claims: ClaimInputs::default(),
-        identity: Identity { token: ctx.config().startup.token, is_in_use: false },
+        identity,
         read_errors: TemplateReadErrors::default(),
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {

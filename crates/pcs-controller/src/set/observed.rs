@@ -61,7 +61,7 @@ pub(crate) struct SetExpansion<'a> {
     /// The claims at the level of the set.
     pub(crate) claims: OwnedClaims<'a>,
     /// The identity of its waiting pods.
-    pub(crate) identity: Identity,
+    pub(crate) identity: &'a Identity,
     /// Why cliques that start after others are not created.
     pub(crate) identity_conflict: Option<Waiting>,
 }
@@ -73,7 +73,7 @@ impl ClaimsOwner for SetOwner {
 }
 
 impl IdentityOwner for SetOwner {
-    fn identity<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, Identity) {
+    fn identity<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, &'r Identity) {
         (expansion.set, expansion.identity)
     }
 }
@@ -244,7 +244,7 @@ impl Observed {
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
             claims: self.owned_claims(),
-            identity: self.identity,
+            identity: &self.identity,
             identity_conflict: self.identity_conflict(),
         }
     }

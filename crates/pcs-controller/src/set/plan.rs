@@ -15,7 +15,7 @@ use crate::claims;
 const DECISION_RETRY: Duration = Duration::from_secs(10);
 
 /// The delay of the next LIST of the pods that may use an identity that the set does not need any more.
-const IDENTITY_RETRY: Duration = Duration::from_secs(10);
+const IDENTITY_RETRY: Duration = Duration::from_mins(10);
 
 /// The plan for one set. It creates and patches the children in the order of [`CHILD_KINDS`], and then deletes those that
 /// the set no longer expands to: the children of removed replicas, and of cliques and groups that were removed from the

@@ -79,6 +79,9 @@ fn expanded(observed: &Observed) -> Observed {
     if *template != observed.assignment.current.template {
         observed.assignment = Assignment::of_all(Revision::new(template.clone(), OmittedMinima::default()));
     }
+    let Identity { account_uid, token, .. } = observed.identity.clone();
+    let of_child = || Identity::new(token, &observed.set, &observed.children).account_uid;
+    observed.identity.account_uid = account_uid.or_else(of_child);
     observed.expanded()
 }
 
@@ -118,12 +121,13 @@ fn without_children() -> Observed {
     new(SET)
 }
 
-/// The snapshot after the plan was executed.
+/// The snapshot after the plan was executed, and the next one, which creates the token of the new account.
 fn executed(mut observed: Observed) -> Observed {
-    let plan = plan(&observed);
-    for step in plan.steps() {
-        let Step::Create(create) = step else { panic!("{step} is not a create") };
-        assert!(CHILD_KINDS.apply_create(create, &mut observed.children, stored), "a set has no {}", create.target);
+    for _ in 0..2 {
+        for step in plan(&observed).steps() {
+            let Step::Create(create) = step else { panic!("{step} is not a create") };
+            assert!(CHILD_KINDS.apply_create(create, &mut observed.children, stored), "a set has no {}", create.target);
+        }
     }
     observed
 }

@@ -2,13 +2,14 @@
 
 use std::marker::PhantomData;
 
+use grove_api_types::conditions::available;
 use grove_api_types::events;
 use grove_api_types::labels::{self, Component, is_grove_label};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild, OwnerKind};
 use grove_controller::merge_patch::create_merge_patch;
-use grove_controller::plan::Step;
+use grove_controller::plan::{Step, Waiting};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{self as rbac, Role, RoleBinding, RoleRef, Subject};
@@ -17,8 +18,8 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::objects::{
-    ACCOUNT_ANNOTATION, RoleBindingFields, RoleFields, ServiceAccountFields, SlimRole, SlimRoleBinding,
-    SlimServiceAccount, SlimTokenSecret, TOKEN_TYPE, TokenSecretFields,
+    ACCOUNT_ANNOTATION, ACCOUNT_UID_ANNOTATION, RoleBindingFields, RoleFields, ServiceAccountFields, SlimRole,
+    SlimRoleBinding, SlimServiceAccount, SlimTokenSecret, TOKEN_TYPE, TokenSecretFields,
 };
 use super::observed::Identity;
 use crate::children::desired::{self, metadata};
@@ -34,7 +35,7 @@ const EVENTS: ChildEvents =
 /// A kind of owners of identities.
 pub(crate) trait IdentityOwner: OwnerKind {
     /// The set, and its identity.
-    fn identity<'r, 'a: 'r>(expansion: &'r Self::Expansion<'a>) -> (&'r PodCliqueSet, Identity);
+    fn identity<'r, 'a: 'r>(expansion: &'r Self::Expansion<'a>) -> (&'r PodCliqueSet, &'r Identity);
 }
 
 /// The desired object, if the set has it.
@@ -229,6 +230,11 @@ fn subject(set: &PodCliqueSet, account: String) -> Subject {
     Subject { kind: "ServiceAccount".to_owned(), name: account, namespace: set.namespace(), api_group: None }
 }
 
+/// The token belongs to exactly this account: with its UID, Kubernetes fills in no token of another account of the same name.
+fn account_pending() -> Waiting {
+    Waiting::new(available::STARTUP_TOKEN_PENDING, "the token of waiting pods is created after their ServiceAccount")
+}
+
 /// The Secret of a set.
 pub(crate) struct TokenSecrets<Owner>(PhantomData<fn() -> Owner>);
 
@@ -254,17 +260,27 @@ impl<Owner: IdentityOwner> ChildKind for TokenSecrets<Owner> {
         expansion: &'r Owner::Expansion<'a>,
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimTokenSecret>> {
         let (set, identity) = Owner::identity(expansion);
-        child(identity.secret(set).map(String::from), move |name| {
+        let secret = child(identity.secret(set).map(String::from), move |name| {
             let mut metadata = metadata_of(set, Component::TokenSecret, name);
-            metadata.annotations = Some(labels::of([(ACCOUNT_ANNOTATION, set.name_any().as_str())]));
+            let account = set.name_any();
+            let uid = identity.account_uid.as_deref().map(|uid| (ACCOUNT_UID_ANNOTATION, uid));
+            let annotations = [(ACCOUNT_ANNOTATION, account.as_str())].into_iter().chain(uid);
+            metadata.annotations = Some(labels::of(annotations));
             SlimTokenSecret { metadata, fields: TokenSecretFields { type_: Some(TOKEN_TYPE.to_owned()) } }
+        });
+        secret.map(|secret| match identity.account_uid {
+            Some(_) => secret,
+            None => secret.blocked_by(account_pending),
         })
     }
 
-    /// Kubernetes adds annotations. A token of another account is never used again.
+    /// Kubernetes adds annotations. A token of another account, also of an earlier one of the same name, is never used again.
     fn patch(live: &SlimTokenSecret, desired: SlimTokenSecret) -> Option<Step> {
-        let account = |secret: &SlimTokenSecret| secret.annotations().get(ACCOUNT_ANNOTATION).cloned();
-        if live.fields != desired.fields || account(live) != account(&desired) {
+        let annotation = |secret: &SlimTokenSecret, key| secret.annotations().get(key).cloned();
+        let uids = annotation(live, ACCOUNT_UID_ANNOTATION).zip(annotation(&desired, ACCOUNT_UID_ANNOTATION));
+        let has_other_account = annotation(live, ACCOUNT_ANNOTATION) != annotation(&desired, ACCOUNT_ANNOTATION)
+            || uids.is_some_and(|(live, desired)| live != desired);
+        if live.fields != desired.fields || has_other_account {
             return Some(Step::delete(live));
         }
         restored(live, desired, |_| json!({}))

@@ -39,7 +39,7 @@ fn of_sets<K: Resource>(options: InformerOptions<K>) -> InformerOptions<K> {
     options.with_filter(|object| may_be_child::<PodCliqueSet>(object.meta())).optional()
 }
 
-/// The permission for the LIST of [`uses_token`](super::uses_token).
+/// The permission for the LIST of [`is_in_use`](super::is_in_use).
 pub(crate) fn rules() -> [PolicyRule; 1] {
     let reason = "find out whether a pod uses the token of a set that has no start-up order any more";
     [PolicyRule::for_resource::<Pod>(&[Verb::List], reason)]

@@ -19,10 +19,10 @@ use kube::api::ListParams;
 use kube::core::{ApiResource, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
 use super::IdentityCaches;
-use super::observed::Identity;
+use super::observed::{Identity, Undesired};
 
 /// The status code of a request that the account of the service may not send.
 const FORBIDDEN: u16 = 403;
@@ -37,7 +37,7 @@ pub(crate) async fn name_conflicts(
     client: &Client,
     caches: &IdentityCaches,
     set: &PodCliqueSet,
-    identity: Identity,
+    identity: &Identity,
 ) -> Result<Vec<NameConflict>, ReconcileError> {
     let (account, role) = (identity.account(set).map(String::from), Identity::role(set).map(String::from));
     let secret = identity.secret(set).map(String::from);
@@ -86,6 +86,7 @@ struct ListedPod {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ListedPodSpec {
+    service_account_name: Option<String>,
     volumes: Option<Vec<ListedVolume>>,
 }
 
@@ -93,22 +94,76 @@ struct ListedPodSpec {
 #[serde(default)]
 struct ListedVolume {
     name: String,
-    secret: Option<IgnoredAny>,
+    secret: Option<ListedSecret>,
 }
 
-/// Whether a pod of the set that has not ended may use objects that the set does not need any more: the Secret, or any token. Without
-/// permission, a pod may.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedSecret {
+    secret_name: Option<String>,
+}
+
+impl Undesired {
+    /// Whether the pod may use one of the objects.
+    fn is_used_by(&self, ListedPodSpec { service_account_name, volumes }: &ListedPodSpec) -> bool {
+        let has_account = service_account_name.as_ref().is_some_and(|account| self.accounts.contains(account));
+        let uses = |volume: &ListedVolume| {
+            let secret = volume.secret.as_ref().and_then(|secret| secret.secret_name.as_ref());
+            secret.is_some_and(|secret| self.secrets.contains(secret))
+                || (volume.name == TOKEN_VOLUME && !self.roles.is_empty())
+        };
+        has_account || volumes.iter().flatten().any(uses)
+    }
+}
+
+/// Whether a pod of the set that has not ended may use these objects. Without permission, a pod may.
 ///
 /// # Errors
 /// The error of a request.
-pub(crate) async fn uses_token(client: &Client, set: &PodCliqueSet) -> Result<bool, ReconcileError> {
-    let is_token_unneeded = Identity::role(set).is_none();
+pub(crate) async fn is_in_use(
+    client: &Client,
+    set: &PodCliqueSet,
+    undesired: &Undesired,
+) -> Result<bool, ReconcileError> {
     let selector = labels::selector(&labels::base(&PodCliqueSetName::new(set.name_any())));
     let params = ListParams::default().labels(&selector).fields("status.phase!=Succeeded,status.phase!=Failed");
-    let uses = |volume: &ListedVolume| volume.name == TOKEN_VOLUME && (is_token_unneeded || volume.secret.is_some());
-    let find = |pod: ListedPod| pod.spec.volumes.iter().flatten().any(uses).then_some(());
+    let find = |pod: ListedPod| undesired.is_used_by(&pod.spec).then_some(());
     match live_list::find::<Pod, _, _>(client, set.metadata.namespace.as_deref(), params, find).await {
         Err(kube::Error::Api(status)) if status.code == FORBIDDEN => Ok(true),
         found => found.map(|found| found.is_some()).map_err(|error| ReconcileError::read(set.name_any(), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_uses_the_objects_that_it_names() {
+        let names = |name: &str| BTreeSet::from([name.to_owned()]);
+        let account = Undesired { accounts: names("llm"), ..Undesired::default() };
+        let secret = Undesired { secrets: names("llm-initc-sa-token-secret"), ..Undesired::default() };
+        let role = Undesired { roles: names("grove.io:pcs:llm"), ..Undesired::default() };
+        let mounts =
+            |name: &str, secret: &str| json!({ "volumes": [{ "name": name, "secret": { "secretName": secret } }] });
+        let projected = json!({ "volumes": [{ "name": TOKEN_VOLUME, "projected": { "sources": [] } }] });
+        let own_account = json!({ "serviceAccountName": "llm", "volumes": null });
+        for (undesired, spec, expected) in [
+            (&account, own_account.clone(), true),
+            (&account, json!({ "serviceAccountName": "default" }), false),
+            (&secret, mounts("any", "llm-initc-sa-token-secret"), true),
+            (&secret, mounts(TOKEN_VOLUME, "llm-ic-sat"), false),
+            (&role, mounts(TOKEN_VOLUME, "llm-ic-sat"), true),
+            (&role, projected.clone(), true),
+            (&role, own_account, false),
+            (&secret, Value::Null, false),
+        ] {
+            let spec: Option<ListedPodSpec> = serde_json::from_value(spec.clone()).unwrap();
+            assert_eq!(undesired.is_used_by(&spec.unwrap_or_default()), expected, "{undesired:?}");
+        }
     }
 }

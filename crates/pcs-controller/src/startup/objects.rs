@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(super) const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 /// Annotation of such a Secret: the name of the account.
 pub(super) const ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
+/// Annotation of such a Secret: the UID of the account. Kubernetes adds it, and deletes a Secret with another UID.
+pub(super) const ACCOUNT_UID_ANNOTATION: &str = "kubernetes.io/service-account.uid";
 
 /// Defines an object of an identity as Grove writes it and as the cache stores it: the metadata, and the fields of a child.
 macro_rules! object {

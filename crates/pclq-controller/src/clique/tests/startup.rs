@@ -82,7 +82,7 @@ startup: {image: 'i:1', parents: [{name: llm-0-a, required: 2}, {name: llm-0-g-0
 #[test]
 fn a_projected_token_is_that_of_the_account_of_the_pod() {
     let spec = spec("{gang: [], startup: {image: i, projected: true, parents: [{name: llm-0-a, required: 1}]}}");
-    expect![[r#"{"name":"sa-token-secret-vol","projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"items":[{"key":"ca.crt","path":"ca.crt"}],"name":"kube-root-ca.crt"}}]}}"#]].assert_eq(&spec["volumes"][0].to_string());
+    expect![[r#"{"name":"sa-token-secret-vol","projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"expirationSeconds":3600,"path":"token"}},{"configMap":{"items":[{"key":"ca.crt","path":"ca.crt"}],"name":"kube-root-ca.crt"}}]}}"#]].assert_eq(&spec["volumes"][0].to_string());
 }
 
 #[test]

@@ -37,7 +37,6 @@ fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
             service-accounts: create ServiceAccount m
             roles: create Role grove.io:pcs:m
             role-bindings: create RoleBinding grove.io:pcs:m
-            secrets: create Secret m-ic-sat
             gangs: create PodGang m-0
             gangs: create PodGang m-0-g-0
             gangs: create PodGang m-0-g-1
@@ -45,6 +44,7 @@ fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
             cliques: create PodClique m-0-f
             autoscalers: create HorizontalPodAutoscaler m-0-f
             autoscalers: create HorizontalPodAutoscaler m-0-g
+            wait: StartupTokenPending the token of waiting pods is created after their ServiceAccount
         "]],
     );
     expect![[r"

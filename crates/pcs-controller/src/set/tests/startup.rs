@@ -16,10 +16,13 @@ use crate::startup::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSec
 
 /// The set with one replica, whose clique `decode` starts after `prefill`.
 fn in_order() -> Observed {
-    new(&SET.replace(
+    let mut observed = new(&SET.replace(
         "replicas: 2\n  template:",
         "replicas: 1\n  template:\n    cliqueStartupType: CliqueStartupTypeInOrder",
-    ))
+    ));
+    // The account exists.
+    observed.identity.account_uid = Some("u-llm".to_owned());
+    observed
 }
 
 #[track_caller]
@@ -50,7 +53,7 @@ fn a_set_with_dependencies_has_the_identity_of_the_go_operator() {
         {"apiVersion":"v1","automountServiceAccountToken":true,"kind":"ServiceAccount","metadata":{"labels":{"app.kubernetes.io/component":"pod-service-account","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"llm","app.kubernetes.io/part-of":"llm"},"name":"llm","namespace":"prod"}}
         {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"labels":{"app.kubernetes.io/component":"pod-role","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"grove.io-pcs-llm","app.kubernetes.io/part-of":"llm"},"name":"grove.io:pcs:llm","namespace":"prod"},"rules":[{"apiGroups":[""],"resources":["pods","pods/status"],"verbs":["get","list","watch"]}]}
         {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"labels":{"app.kubernetes.io/component":"pod-role-binding","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"grove.io-pcs-llm","app.kubernetes.io/part-of":"llm"},"name":"grove.io:pcs:llm","namespace":"prod"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"grove.io:pcs:llm"},"subjects":[{"kind":"ServiceAccount","name":"llm","namespace":"prod"}]}
-        {"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kubernetes.io/service-account.name":"llm"},"labels":{"app.kubernetes.io/component":"pod-sa-token-secret","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"llm-ic-sat","app.kubernetes.io/part-of":"llm"},"name":"llm-ic-sat","namespace":"prod"},"type":"kubernetes.io/service-account-token"}"#]].assert_eq(&identity(&in_order()));
+        {"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kubernetes.io/service-account.name":"llm","kubernetes.io/service-account.uid":"u-llm"},"labels":{"app.kubernetes.io/component":"pod-sa-token-secret","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"llm-ic-sat","app.kubernetes.io/part-of":"llm"},"name":"llm-ic-sat","namespace":"prod"},"type":"kubernetes.io/service-account-token"}"#]].assert_eq(&identity(&in_order()));
 }
 
 #[test]
@@ -60,6 +63,25 @@ fn a_projected_token_needs_only_a_role_for_the_accounts_of_the_pods() {
     expect![[r#"
         {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"labels":{"app.kubernetes.io/component":"pod-role","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"grove.io-pcs-llm","app.kubernetes.io/part-of":"llm"},"name":"grove.io:pcs:llm","namespace":"prod"},"rules":[{"apiGroups":[""],"resources":["pods","pods/status"],"verbs":["get","list","watch"]}]}
         {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"labels":{"app.kubernetes.io/component":"pod-role-binding","app.kubernetes.io/managed-by":"grove-operator","app.kubernetes.io/name":"grove.io-pcs-llm","app.kubernetes.io/part-of":"llm"},"name":"grove.io:pcs:llm","namespace":"prod"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"grove.io:pcs:llm"},"subjects":[{"kind":"ServiceAccount","name":"default","namespace":"prod"}]}"#]].assert_eq(&identity(&observed));
+}
+
+#[test]
+fn the_token_waits_for_the_account_and_blocks_nothing() {
+    let mut observed = in_order();
+    observed.identity.account_uid = None;
+    check(
+        &observed,
+        &expect![[r"
+        services: create Service llm-0
+        service-accounts: create ServiceAccount llm
+        roles: create Role grove.io:pcs:llm
+        role-bindings: create RoleBinding grove.io:pcs:llm
+        gangs: create PodGang llm-0
+        cliques: create PodClique llm-0-prefill
+        cliques: create PodClique llm-0-decode
+        wait: StartupTokenPending the token of waiting pods is created after their ServiceAccount
+    "]],
+    );
 }
 
 #[test]
@@ -74,10 +96,16 @@ fn a_set_without_dependencies_has_no_identity() {
 fn a_set_with_its_identity_causes_no_write() {
     let mut observed = executed(in_order());
     change(&mut observed, "llm-ic-sat", |secret: &mut SlimTokenSecret| {
-        secret.annotations_mut().insert("kubernetes.io/service-account.uid".to_owned(), "u".to_owned());
         secret.labels_mut().insert("kubernetes.io/legacy-token-last-used".to_owned(), "2026-01-01".to_owned());
     });
     check(&observed, &expect![["nothing to do\n"]]);
+    observed.identity.account_uid = Some("u-new".to_owned());
+    check(
+        &observed,
+        &expect![[r"
+        secrets: delete Secret llm-ic-sat
+    "]],
+    );
 }
 
 #[test]
@@ -172,7 +200,7 @@ fn a_foreign_secret_blocks_only_cliques_that_wait() {
 fn an_identity_is_removed_with_the_last_dependency_when_no_pod_uses_it() {
     let mut observed = executed(in_order());
     observed.set.spec.template.clique_startup_type = CliqueStartupType::AnyOrder;
-    assert!(observed.identity.is_undesired_in(&observed.set, &observed.children));
+    assert!(observed.identity.undesired(&observed.set, &observed.children).is_some());
     check(
         &observed,
         &expect![[r#"
@@ -187,18 +215,18 @@ fn an_identity_is_removed_with_the_last_dependency_when_no_pod_uses_it() {
     check(
         &observed,
         &expect![[r#"
-        cliques: patch PodClique llm-0-decode {"spec":{"startsAfter":null}}
-        requeue: after 10s
-    "#]],
+            cliques: patch PodClique llm-0-decode {"spec":{"startsAfter":null}}
+            requeue: after 600s
+        "#]],
     );
 }
 
 #[test]
 fn a_change_to_projected_tokens_removes_the_account_and_the_secret() {
     let mut observed = executed(in_order());
-    assert!(!observed.identity.is_undesired_in(&observed.set, &observed.children));
+    assert_eq!(observed.identity.undesired(&observed.set, &observed.children), None);
     observed.identity.token = StartupToken::Projected;
-    assert!(observed.identity.is_undesired_in(&observed.set, &observed.children));
+    assert!(observed.identity.undesired(&observed.set, &observed.children).is_some());
     check(
         &observed,
         &expect![[r#"

@@ -19,6 +19,7 @@ async fn waiting_pods_survive_faults() {
     let ns = Namespace::create(&client, "e2e-startup-faults").await;
     let kubelets = InitContainers::start(&cluster, &ns, None).await;
     a_parent_must_be_ready_when_the_last_one_is(&cluster, &ns, &kubelets).await;
+    a_pod_counts_only_for_its_own_clique(&cluster, &ns, &kubelets).await;
     pods_start_without_the_services(&cluster, &ns, &kubelets).await;
     drop(kubelets);
     let ns = Namespace::create(&client, "e2e-startup-restart").await;
@@ -65,6 +66,24 @@ async fn a_started_pod_does_not_wait_again(ns: &Namespace, pod: &str) {
     assert_eq!((child(&after), ready(&after, "lost-0-c")), (child(&started), 1));
 }
 
+/// The name of one parent begins with that of the other.
+async fn a_pod_counts_only_for_its_own_clique(cluster: &TestCluster, ns: &Namespace, kubelets: &InitContainers) {
+    let cliques = [
+        clique("pre", 1, "unready", &[]),
+        clique("prefill", 2, "unready", &[]),
+        clique("z", 1, PENDING, &["pre", "prefill"]),
+    ];
+    ns.create_yaml::<PodCliqueSet>(&set("names", "Explicit", &cliques, &[])).await;
+    let running = kubelets.wait_for_running(1).await;
+    let pod = running.keys().next().expect("an init container");
+    let state = ns.wait_for("the pods exist", |state| state.pods_of("names").count() == 4).await;
+    set_behaviour(ns, &state, "names-0-prefill", None).await;
+    let line = "waiting for names-0-pre (0 of 1 ready)";
+    poll_until(async || log(cluster, ns, pod).trim_end().ends_with(line).then_some(())).await;
+    set_behaviour(ns, &state, "names-0-pre", None).await;
+    ns.wait_for("the last pod is ready", |state| ready(state, "names-0-z") == 1).await;
+}
+
 async fn pods_start_without_the_services(cluster: &TestCluster, ns: &Namespace, kubelets: &InitContainers) {
     let cliques = ["a", "b", "c"].map(|name| clique(name, 1, if name == "a" { "unready" } else { PENDING }, &[]));
     ns.create_yaml::<PodCliqueSet>(&set("alone", "InOrder", &cliques, &[])).await;
@@ -94,13 +113,15 @@ async fn pods_wait_during_a_restart_of_the_api_server_with_another_token(
     };
     logs_contain("waiting for many-0-a (0 of 1 ready)").await;
     let state = ns.wait_for("the pods exist", |state| state.pods.len() == waiting + 1).await;
+    kubelets.hold_tokens();
     let revoked = find::<Secret>(ns, "many-ic-sat").await.expect("the Secret").uid();
     ns.delete_object::<Secret>("many-ic-sat").await;
     let has_token = |secret: &Secret| secret.uid() != revoked && secret.data.is_some();
     poll_until(async || find::<Secret>(ns, "many-ic-sat").await.filter(has_token)).await;
     cluster.kill("kube-apiserver").await;
-    logs_contain("cannot read the pods of the gang").await;
     cluster.up().await;
+    logs_contain("Unauthorized").await;
+    kubelets.update_tokens().await;
     set_behaviour(ns, &state, "many-0-a", None).await;
     ns.wait_for("all pods are ready", |state| ready(state, "many-0-b") == waiting).await;
     assert_eq!(kubelets.failures(), []);
