@@ -110,7 +110,19 @@ async fn an_identity_without_dependencies_is_removed(ns: &Namespace) {
         "uid": created.uid(), "controller": true });
     let metadata = json!({ "name": "plain", "ownerReferences": [owner] });
     ns.create_yaml::<ServiceAccount>(&json!({ "metadata": metadata }).to_string()).await;
-    poll_until(async || find::<ServiceAccount>(ns, "plain").await.is_none().then_some(())).await;
+    ns.create_yaml::<Role>(&json!({ "metadata": metadata, "rules": [] }).to_string()).await;
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "plain" });
+    ns.create_yaml::<RoleBinding>(&json!({ "metadata": metadata, "roleRef": role }).to_string()).await;
+    let mut of_default = metadata.clone();
+    of_default["annotations"] = json!({ "kubernetes.io/service-account.name": "default" });
+    let secret = json!({ "metadata": of_default, "type": "kubernetes.io/service-account-token" });
+    ns.create_yaml::<Secret>(&secret.to_string()).await;
+    poll_until(async || {
+        let has_account = find::<ServiceAccount>(ns, "plain").await.is_some();
+        let has_role = find::<Role>(ns, "plain").await.is_some() || find::<RoleBinding>(ns, "plain").await.is_some();
+        (!has_account && !has_role && find::<Secret>(ns, "plain").await.is_none()).then_some(())
+    })
+    .await;
 }
 
 async fn pods_start_with_projected_tokens(ns: &Namespace) {
