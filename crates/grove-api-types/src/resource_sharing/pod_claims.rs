@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use crate::names::{PodClaimName, ResourceClaimName};
 use crate::pod_spec::{RawPodSpec, push_named};
+use crate::startup::INIT_CONTAINER;
 
-/// Adds the claims to the pod, in this order, and a reference to each of them to every container and init container. Other claims and
-/// references stay. A claim is not added if the pod has an own claim with its name, which admission denies.
+/// Adds the claims to the pod, in this order, and a reference to each of them to every container and init container of the user. Other claims
+/// and references stay. A claim is not added if the pod has an own claim with its name, which admission denies.
 pub fn inject(pod: &mut RawPodSpec, claims: &[ResourceClaimName]) {
     let own = pod.get("resourceClaims");
     let own = own.as_ref().and_then(Value::as_array).into_iter().flatten();
@@ -23,7 +24,8 @@ pub fn inject(pod: &mut RawPodSpec, claims: &[ResourceClaimName]) {
         }
         for list in ["containers", "initContainers"] {
             let containers = fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-            for container in containers.filter(|container| container.is_object()) {
+            let of_user = |container: &&mut Value| container.is_object() && container["name"] != INIT_CONTAINER;
+            for container in containers.filter(of_user) {
                 add_references(container, added.iter().map(|(name, _)| name));
             }
         }

@@ -186,7 +186,7 @@ fn claims_of_all_pods(pods: &mut CommonParts, observed: &Observed, _identity: &C
     }
 }
 
-/// The init container gets neither the claims of one pod nor the environment.
+/// The init container gets neither the environment nor claims: `inject` omits it, because the claims of one pod are added later.
 fn init_container(pods: &mut CommonParts, observed: &Observed, identity: &CliqueIdentity) {
     startup::add_init_container(&mut pods.spec, &observed.startup, &identity.set);
 }

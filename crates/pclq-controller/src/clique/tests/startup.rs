@@ -80,6 +80,14 @@ startup: {image: 'i:1', parents: [{name: llm-0-a, required: 2}, {name: llm-0-g-0
 }
 
 #[test]
+fn the_init_container_uses_no_claims() {
+    let row = "{gang: [], claims: {own: [{t: shared}, {t: gpus, per: true}]}, startup: {image: i, parents: [{name: llm-0-a, required: 1}]}}";
+    let spec = spec(row);
+    assert_eq!(spec["containers"][0]["resources"]["claims"].as_array().map(Vec::len), Some(2));
+    assert!(spec["initContainers"][0]["resources"]["claims"].is_null(), "{spec}");
+}
+
+#[test]
 fn a_projected_token_is_that_of_the_account_of_the_pod() {
     let spec = spec("{gang: [], startup: {image: i, projected: true, parents: [{name: llm-0-a, required: 1}]}}");
     expect![[r#"{"name":"sa-token-secret-vol","projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"expirationSeconds":3600,"path":"token"}},{"configMap":{"items":[{"key":"ca.crt","path":"ca.crt"}],"name":"kube-root-ca.crt"}}]}}"#]].assert_eq(&spec["volumes"][0].to_string());
