@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use grove_api_types::conditions::available;
 use grove_api_types::events;
 use grove_api_types::labels::{self, Component, is_grove_label};
-use grove_api_types::names::PodCliqueSetName;
+use grove_api_types::names::{PodCliqueSetName, PodRoleName};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild, OwnerKind};
 use grove_controller::merge_patch::create_merge_patch;
@@ -50,11 +50,16 @@ fn child<'r, K>(
     name.map(child).into_iter()
 }
 
-fn metadata_of(set: &PodCliqueSet, component: Component, name: &str) -> ObjectMeta {
-    // A label must not contain colons.
-    let label = name.replace(':', "-");
-    let own = [(labels::NAME, label.as_str())];
+/// `label` is the name as the value of a label.
+fn metadata_of(set: &PodCliqueSet, component: Component, (name, label): (&str, &str)) -> ObjectMeta {
+    let own = [(labels::NAME, label)];
     metadata(set, name, desired::labels(&PodCliqueSetName::new(set.name_any()), component, own))
+}
+
+/// The same for the Role and the `RoleBinding`.
+fn metadata_of_role(set: &PodCliqueSet, component: Component, name: &str) -> ObjectMeta {
+    let role = PodRoleName::of_set(&PodCliqueSetName::new(set.name_any()));
+    metadata_of(set, component, (name, &role.label_value()))
 }
 
 /// Restores Grove's labels, the owner reference and these fields. Labels of others stay.
@@ -100,7 +105,7 @@ impl<Owner: IdentityOwner> ChildKind for PodServiceAccounts<Owner> {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimServiceAccount>> {
         let (set, identity) = Owner::identity(expansion);
         child(identity.account(set).map(String::from), move |name| SlimServiceAccount {
-            metadata: metadata_of(set, Component::PodServiceAccount, name),
+            metadata: metadata_of(set, Component::PodServiceAccount, (name, name)),
             fields: ServiceAccountFields { automount_service_account_token: Some(true) },
         })
     }
@@ -145,7 +150,7 @@ impl<Owner: IdentityOwner> ChildKind for PodRoles<Owner> {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimRole>> {
         let (set, _) = Owner::identity(expansion);
         child(Identity::role(set).map(String::from), move |name| SlimRole {
-            metadata: metadata_of(set, Component::PodRole, name),
+            metadata: metadata_of_role(set, Component::PodRole, name),
             fields: RoleFields { rules: Some(vec![read_pods()]) },
         })
     }
@@ -194,7 +199,7 @@ impl<Owner: IdentityOwner> ChildKind for PodRoleBindings<Owner> {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimRoleBinding>> {
         let (set, identity) = Owner::identity(expansion);
         child(Identity::role(set).map(String::from), move |name| SlimRoleBinding {
-            metadata: metadata_of(set, Component::PodRoleBinding, name),
+            metadata: metadata_of_role(set, Component::PodRoleBinding, name),
             fields: RoleBindingFields {
                 role_ref: RoleRef {
                     api_group: Some(Role::group(&()).into_owned()),
@@ -261,7 +266,7 @@ impl<Owner: IdentityOwner> ChildKind for TokenSecrets<Owner> {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimTokenSecret>> {
         let (set, identity) = Owner::identity(expansion);
         let secret = child(identity.secret(set).map(String::from), move |name| {
-            let mut metadata = metadata_of(set, Component::TokenSecret, name);
+            let mut metadata = metadata_of(set, Component::TokenSecret, (name, name));
             let account = set.name_any();
             let uid = identity.account_uid.as_deref().map(|uid| (ACCOUNT_UID_ANNOTATION, uid));
             let annotations = [(ACCOUNT_ANNOTATION, account.as_str())].into_iter().chain(uid);
