@@ -55,8 +55,8 @@ impl TestCluster {
     }
 
     /// Starts services for this test alone, on a control plane that other tests use before and after it. The test may change and delete
-    /// all objects, and kill all services. It may also kill parts of the control plane, if it starts them again. A request of a service
-    /// that the API server forbids fails the run.
+    /// all objects, and kill all services. It may also kill controllers of the control plane, if it starts them again. A request of a
+    /// service that the API server forbids fails the run.
     ///
     /// # Panics
     /// If the services do not start.
@@ -155,8 +155,11 @@ impl TestCluster {
     /// Kills one process of an own cluster, as a crash would, and waits for its exit. [`TestCluster::up`] starts it again.
     ///
     /// # Panics
-    /// If there is no such process.
+    /// If there is no such process, or if it is etcd or the API server of a control plane that other tests use later: a new API server
+    /// forbids requests of the services at first.
     pub async fn kill(&self, process: &str) {
+        let disturbs = matches!(process, "etcd" | "kube-apiserver");
+        assert!(!disturbs || matches!(self.use_, Use::Own { .. }), "this test needs a control plane of its own");
         self.signal(process, Signal::KILL);
         self.process(process).wait_for_exit().await;
     }

@@ -14,7 +14,7 @@ const WAITING: i32 = 50;
 
 #[tokio::test]
 async fn waiting_pods_survive_faults() {
-    let cluster = TestCluster::with_own_services("startup-faults", &[]).await;
+    let cluster = TestCluster::with_own_control_plane("startup-faults", &[]).await;
     let client = cluster.client().await;
     let ns = Namespace::create(&client, "e2e-startup-faults").await;
     let kubelets = InitContainers::start(&cluster, &ns, None).await;
