@@ -9,9 +9,8 @@ mod live_reads;
 mod objects;
 mod observed;
 
-pub(crate) use desired::{IdentityOwner, PodRoleBindings, PodRoles, PodServiceAccounts, TokenSecrets};
+pub(crate) use desired::{IdentityObjects, IdentityOwner};
 pub(crate) use informers::{IdentityCaches, rules};
 pub(crate) use live_reads::{is_in_use, name_conflicts};
-#[cfg(test)]
 pub(crate) use objects::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
 pub(crate) use observed::{Identity, has_foreign_account, identity_conflict};

@@ -4,7 +4,7 @@ use grove_controller::children::ChildKinds;
 
 use super::observed::SetOwner;
 use crate::claims::ResourceClaims;
-use crate::startup::{PodRoleBindings, PodRoles, PodServiceAccounts, TokenSecrets};
+use crate::startup::{IdentityObjects, SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
 
 mod autoscaler;
 mod headless_service;
@@ -20,10 +20,10 @@ mod scaling_group;
 /// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
     &headless_service::HeadlessServices,
-    &PodServiceAccounts::<SetOwner>::ROW,
-    &PodRoles::<SetOwner>::ROW,
-    &PodRoleBindings::<SetOwner>::ROW,
-    &TokenSecrets::<SetOwner>::ROW,
+    &IdentityObjects::<SetOwner, SlimServiceAccount>::ROW,
+    &IdentityObjects::<SetOwner, SlimRole>::ROW,
+    &IdentityObjects::<SetOwner, SlimRoleBinding>::ROW,
+    &IdentityObjects::<SetOwner, SlimTokenSecret>::ROW,
     &ResourceClaims::<SetOwner>::ROW,
     &pod_gang::PodGangs,
     &scaling_group::ScalingGroups,

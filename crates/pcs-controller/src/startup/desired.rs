@@ -1,5 +1,7 @@
-//! The four kinds of an identity: the desired objects, their patches, and the permissions. They have the form of the Go operator.
+//! The objects of an identity as children of their set: the desired objects, their patches, and the permissions. They have the form of the Go
+//! operator.
 
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use grove_api_types::conditions::available;
@@ -15,6 +17,8 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{self as rbac, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::objects::{
@@ -29,25 +33,83 @@ use crate::children::drift::{patch, retain_keys};
 /// to the account of another owner, which gets no token either.
 const FAILURE_DOMAIN: i32 = -2;
 
-const EVENTS: ChildEvents =
-    ChildEvents { created_or_updated: None, create_or_update_failed: events::STARTUP_IDENTITY_FAILED, deleted: None };
-
 /// A kind of owners of identities.
 pub(crate) trait IdentityOwner: OwnerKind {
     /// The set, and its identity.
     fn identity<'r, 'a: 'r>(expansion: &'r Self::Expansion<'a>) -> (&'r PodCliqueSet, &'r Identity);
 }
 
-/// The desired object, if the set has it.
-fn child<'r, K>(
-    name: Option<String>,
-    build: impl FnOnce(&str) -> K + 'r,
-) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> K>> {
-    let child = |name: String| {
-        let of_build = name.clone();
-        DesiredChild::new(name, move || build(&of_build)).in_failure_domain(FAILURE_DOMAIN)
+/// A kind of objects of an identity. A set has at most one of each.
+pub(crate) trait IdentityObject:
+    Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+    /// The name of the stage that creates and patches it.
+    const STAGE: &'static str;
+
+    /// The permissions on the kind.
+    fn rules() -> Vec<PolicyRule>;
+
+    /// The name, if the set has the object.
+    fn name_of(set: &PodCliqueSet, identity: &Identity) -> Option<String>;
+
+    /// The object of this name.
+    fn build(name: &str, set: &PodCliqueSet, identity: &Identity) -> Self;
+
+    /// Why it is not created now.
+    fn blocked_by(_identity: &Identity) -> Option<Waiting> {
+        None
+    }
+
+    /// The step that corrects the live object.
+    fn corrected(live: &Self, desired: Self) -> Option<Step>;
+}
+
+/// A kind of objects of an identity as children of their set: a row in the table of child kinds.
+pub(crate) struct IdentityObjects<Owner, Object>(PhantomData<fn() -> (Owner, Object)>);
+
+impl<Owner, Object> IdentityObjects<Owner, Object> {
+    /// The row in the table of child kinds.
+    pub(crate) const ROW: Self = Self(PhantomData);
+}
+
+impl<Owner: IdentityOwner, Object: IdentityObject> ChildKind for IdentityObjects<Owner, Object> {
+    type Owner = Owner;
+    type Object = Object;
+
+    const STAGE: &'static str = Object::STAGE;
+    const EVENTS: ChildEvents = ChildEvents {
+        created_or_updated: None,
+        create_or_update_failed: events::STARTUP_IDENTITY_FAILED,
+        deleted: None,
     };
-    name.map(child).into_iter()
+
+    fn rules() -> Vec<PolicyRule> {
+        Object::rules()
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Owner::Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> Object>> {
+        let (set, identity) = Owner::identity(expansion);
+        let child = |name: String| {
+            let of_build = name.clone();
+            let child = DesiredChild::new(name, move || Object::build(&of_build, set, identity))
+                .in_failure_domain(FAILURE_DOMAIN);
+            match Object::blocked_by(identity) {
+                Some(waiting) => child.blocked_by(move || waiting),
+                None => child,
+            }
+        };
+        Object::name_of(set, identity).map(child).into_iter()
+    }
+
+    fn patch(live: &Object, desired: Object) -> Option<Step> {
+        Object::corrected(live, desired)
+    }
+
+    fn is_deletable(_live: &Object, expansion: &Owner::Expansion<'_>) -> bool {
+        !Owner::identity(expansion).1.is_in_use
+    }
 }
 
 /// `label` is the name as the value of a label.
@@ -81,58 +143,31 @@ fn manage<K: Resource<DynamicType = ()>>(reason: &'static str) -> Vec<PolicyRule
     vec![PolicyRule::for_resource::<K>(&Verb::MANAGE, reason)]
 }
 
-/// The `ServiceAccount` of a set.
-pub(crate) struct PodServiceAccounts<Owner>(PhantomData<fn() -> Owner>);
-
-impl<Owner> PodServiceAccounts<Owner> {
-    /// The row in the table of child kinds.
-    pub(crate) const ROW: Self = Self(PhantomData);
-}
-
-impl<Owner: IdentityOwner> ChildKind for PodServiceAccounts<Owner> {
-    type Owner = Owner;
-    type Object = SlimServiceAccount;
-
+impl IdentityObject for SlimServiceAccount {
     const STAGE: &'static str = "service-accounts";
-    const EVENTS: ChildEvents = EVENTS;
 
     fn rules() -> Vec<PolicyRule> {
         manage::<ServiceAccount>("manage the account of the waiting pods of a set")
     }
 
-    fn desired<'r, 'a: 'r>(
-        expansion: &'r Owner::Expansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimServiceAccount>> {
-        let (set, identity) = Owner::identity(expansion);
-        child(identity.account(set).map(String::from), move |name| SlimServiceAccount {
+    fn name_of(set: &PodCliqueSet, identity: &Identity) -> Option<String> {
+        identity.account(set).map(String::from)
+    }
+
+    fn build(name: &str, set: &PodCliqueSet, _identity: &Identity) -> Self {
+        Self {
             metadata: metadata_of(set, Component::PodServiceAccount, (name, name)),
             fields: ServiceAccountFields { automount_service_account_token: Some(true) },
-        })
+        }
     }
 
-    fn patch(live: &SlimServiceAccount, desired: SlimServiceAccount) -> Option<Step> {
+    fn corrected(live: &Self, desired: Self) -> Option<Step> {
         restored(live, desired, |account| json!(account.fields))
     }
-
-    fn is_deletable(_live: &SlimServiceAccount, expansion: &Owner::Expansion<'_>) -> bool {
-        !Owner::identity(expansion).1.is_in_use
-    }
 }
 
-/// The Role of a set.
-pub(crate) struct PodRoles<Owner>(PhantomData<fn() -> Owner>);
-
-impl<Owner> PodRoles<Owner> {
-    /// The row in the table of child kinds.
-    pub(crate) const ROW: Self = Self(PhantomData);
-}
-
-impl<Owner: IdentityOwner> ChildKind for PodRoles<Owner> {
-    type Owner = Owner;
-    type Object = SlimRole;
-
+impl IdentityObject for SlimRole {
     const STAGE: &'static str = "roles";
-    const EVENTS: ChildEvents = EVENTS;
 
     fn rules() -> Vec<PolicyRule> {
         let mut rules =
@@ -145,22 +180,19 @@ impl<Owner: IdentityOwner> ChildKind for PodRoles<Owner> {
         rules
     }
 
-    fn desired<'r, 'a: 'r>(
-        expansion: &'r Owner::Expansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimRole>> {
-        let (set, _) = Owner::identity(expansion);
-        child(Identity::role(set).map(String::from), move |name| SlimRole {
+    fn name_of(set: &PodCliqueSet, _identity: &Identity) -> Option<String> {
+        Identity::role(set).map(String::from)
+    }
+
+    fn build(name: &str, set: &PodCliqueSet, _identity: &Identity) -> Self {
+        Self {
             metadata: metadata_of_role(set, Component::PodRole, name),
             fields: RoleFields { rules: Some(vec![read_pods()]) },
-        })
+        }
     }
 
-    fn patch(live: &SlimRole, desired: SlimRole) -> Option<Step> {
+    fn corrected(live: &Self, desired: Self) -> Option<Step> {
         restored(live, desired, |role| json!(role.fields))
-    }
-
-    fn is_deletable(_live: &SlimRole, expansion: &Owner::Expansion<'_>) -> bool {
-        !Owner::identity(expansion).1.is_in_use
     }
 }
 
@@ -175,30 +207,19 @@ fn read_pods() -> rbac::PolicyRule {
     }
 }
 
-/// The `RoleBinding` of a set.
-pub(crate) struct PodRoleBindings<Owner>(PhantomData<fn() -> Owner>);
-
-impl<Owner> PodRoleBindings<Owner> {
-    /// The row in the table of child kinds.
-    pub(crate) const ROW: Self = Self(PhantomData);
-}
-
-impl<Owner: IdentityOwner> ChildKind for PodRoleBindings<Owner> {
-    type Owner = Owner;
-    type Object = SlimRoleBinding;
-
+impl IdentityObject for SlimRoleBinding {
     const STAGE: &'static str = "role-bindings";
-    const EVENTS: ChildEvents = EVENTS;
 
     fn rules() -> Vec<PolicyRule> {
         manage::<RoleBinding>("bind that Role to the account of the waiting pods")
     }
 
-    fn desired<'r, 'a: 'r>(
-        expansion: &'r Owner::Expansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimRoleBinding>> {
-        let (set, identity) = Owner::identity(expansion);
-        child(Identity::role(set).map(String::from), move |name| SlimRoleBinding {
+    fn name_of(set: &PodCliqueSet, _identity: &Identity) -> Option<String> {
+        Identity::role(set).map(String::from)
+    }
+
+    fn build(name: &str, set: &PodCliqueSet, identity: &Identity) -> Self {
+        Self {
             metadata: metadata_of_role(set, Component::PodRoleBinding, name),
             fields: RoleBindingFields {
                 role_ref: RoleRef {
@@ -208,11 +229,11 @@ impl<Owner: IdentityOwner> ChildKind for PodRoleBindings<Owner> {
                 },
                 subjects: Some(identity.readers(set).into_iter().map(|account| subject(set, account)).collect()),
             },
-        })
+        }
     }
 
     /// The reference to the Role is immutable.
-    fn patch(live: &SlimRoleBinding, desired: SlimRoleBinding) -> Option<Step> {
+    fn corrected(live: &Self, desired: Self) -> Option<Step> {
         if live.fields.role_ref != desired.fields.role_ref {
             return Some(Step::delete(live));
         }
@@ -225,35 +246,14 @@ impl<Owner: IdentityOwner> ChildKind for PodRoleBindings<Owner> {
             json!({ "subjects": subjects })
         })
     }
-
-    fn is_deletable(_live: &SlimRoleBinding, expansion: &Owner::Expansion<'_>) -> bool {
-        !Owner::identity(expansion).1.is_in_use
-    }
 }
 
 fn subject(set: &PodCliqueSet, account: String) -> Subject {
     Subject { kind: "ServiceAccount".to_owned(), name: account, namespace: set.namespace(), api_group: None }
 }
 
-/// The token belongs to exactly this account: with its UID, Kubernetes fills in no token of another account of the same name.
-fn account_pending() -> Waiting {
-    Waiting::new(available::STARTUP_TOKEN_PENDING, "the token of waiting pods is created after their ServiceAccount")
-}
-
-/// The Secret of a set.
-pub(crate) struct TokenSecrets<Owner>(PhantomData<fn() -> Owner>);
-
-impl<Owner> TokenSecrets<Owner> {
-    /// The row in the table of child kinds.
-    pub(crate) const ROW: Self = Self(PhantomData);
-}
-
-impl<Owner: IdentityOwner> ChildKind for TokenSecrets<Owner> {
-    type Owner = Owner;
-    type Object = SlimTokenSecret;
-
+impl IdentityObject for SlimTokenSecret {
     const STAGE: &'static str = "secrets";
-    const EVENTS: ChildEvents = EVENTS;
 
     fn rules() -> Vec<PolicyRule> {
         manage::<Secret>(
@@ -261,27 +261,28 @@ impl<Owner: IdentityOwner> ChildKind for TokenSecrets<Owner> {
         )
     }
 
-    fn desired<'r, 'a: 'r>(
-        expansion: &'r Owner::Expansion<'a>,
-    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimTokenSecret>> {
-        let (set, identity) = Owner::identity(expansion);
-        let secret = child(identity.secret(set).map(String::from), move |name| {
-            let mut metadata = metadata_of(set, Component::TokenSecret, (name, name));
-            let account = set.name_any();
-            let uid = identity.account_uid.as_deref().map(|uid| (ACCOUNT_UID_ANNOTATION, uid));
-            let annotations = [(ACCOUNT_ANNOTATION, account.as_str())].into_iter().chain(uid);
-            metadata.annotations = Some(labels::of(annotations));
-            SlimTokenSecret { metadata, fields: TokenSecretFields { type_: Some(TOKEN_TYPE.to_owned()) } }
-        });
-        secret.map(|secret| match identity.account_uid {
-            Some(_) => secret,
-            None => secret.blocked_by(account_pending),
-        })
+    fn name_of(set: &PodCliqueSet, identity: &Identity) -> Option<String> {
+        identity.secret(set).map(String::from)
+    }
+
+    fn build(name: &str, set: &PodCliqueSet, identity: &Identity) -> Self {
+        let mut metadata = metadata_of(set, Component::TokenSecret, (name, name));
+        let account = set.name_any();
+        let uid = identity.account_uid.as_deref().map(|uid| (ACCOUNT_UID_ANNOTATION, uid));
+        let annotations = [(ACCOUNT_ANNOTATION, account.as_str())].into_iter().chain(uid);
+        metadata.annotations = Some(labels::of(annotations));
+        Self { metadata, fields: TokenSecretFields { type_: Some(TOKEN_TYPE.to_owned()) } }
+    }
+
+    /// The token belongs to exactly this account: with its UID, Kubernetes fills in no token of another account of the same name.
+    fn blocked_by(identity: &Identity) -> Option<Waiting> {
+        let message = "the token of waiting pods is created after their ServiceAccount";
+        identity.account_uid.is_none().then(|| Waiting::new(available::STARTUP_TOKEN_PENDING, message))
     }
 
     /// Kubernetes adds annotations. A token of another account, also of an earlier one of the same name, is never used again.
-    fn patch(live: &SlimTokenSecret, desired: SlimTokenSecret) -> Option<Step> {
-        let annotation = |secret: &SlimTokenSecret, key| secret.annotations().get(key).cloned();
+    fn corrected(live: &Self, desired: Self) -> Option<Step> {
+        let annotation = |secret: &Self, key| secret.annotations().get(key).cloned();
         let uids = annotation(live, ACCOUNT_UID_ANNOTATION).zip(annotation(&desired, ACCOUNT_UID_ANNOTATION));
         let has_other_account = annotation(live, ACCOUNT_ANNOTATION) != annotation(&desired, ACCOUNT_ANNOTATION)
             || uids.is_some_and(|(live, desired)| live != desired);
@@ -289,9 +290,5 @@ impl<Owner: IdentityOwner> ChildKind for TokenSecrets<Owner> {
             return Some(Step::delete(live));
         }
         restored(live, desired, |_| json!({}))
-    }
-
-    fn is_deletable(_live: &SlimTokenSecret, expansion: &Owner::Expansion<'_>) -> bool {
-        !Owner::identity(expansion).1.is_in_use
     }
 }
