@@ -24,7 +24,7 @@ use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::process::{Child, Command};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::namespace::Namespace;
@@ -166,12 +166,15 @@ impl Kubelets {
         let mut pods = Box::pin(changes::<Pod>(&self.client, &self.namespace));
         let mut secrets = Box::pin(changes::<Secret>(&self.client, &self.namespace));
         // Ends the init containers with this task.
-        let (mut runs, mut started, mut ready) = (JoinSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut runs, mut started, mut ready) = (JoinSet::new(), BTreeMap::new(), BTreeSet::new());
         loop {
             tokio::select! {
                 Some(changed) = pods.next() => {
                     for change in changed {
-                        let Some(pod) = change.object else { continue };
+                        let Some(pod) = change.object else {
+                            self.end_init_container(started.remove(&change.name), &change.name);
+                            continue;
+                        };
                         let uid = pod.uid().unwrap_or_default();
                         if !is_ready(&pod) {
                             ready.remove(&uid);
@@ -179,8 +182,8 @@ impl Kubelets {
                             let clique = pod.labels().get(POD_CLIQUE).cloned().unwrap_or_default();
                             self.history.lock().ready.push((clique, pod.name_any()));
                         }
-                        if is_bound_and_pending(&pod) && started.insert(uid) {
-                            runs.spawn(Arc::clone(&self).start_pod(pod));
+                        if is_bound_and_pending(&pod) && !started.contains_key(&pod.name_any()) {
+                            started.insert(pod.name_any(), runs.spawn(Arc::clone(&self).start_pod(pod)));
                         }
                     }
                 }
@@ -230,6 +233,12 @@ impl Kubelets {
             history.failures.push((pod.to_owned(), status.code()));
         }
         status.success()
+    }
+
+    /// As the kubelet does when a pod is deleted: its process ends with the task.
+    fn end_init_container(&self, task: Option<AbortHandle>, pod: &str) {
+        task.inspect(AbortHandle::abort);
+        self.history.lock().running.remove(pod);
     }
 
     fn spawn(&self, folder: &Path, container: &Container) -> Child {

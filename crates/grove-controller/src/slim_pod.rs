@@ -2,6 +2,7 @@
 //! controller-runtime, the cache would apply this as a transform.
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::startup::INIT_CONTAINER;
 use grove_runtime::object_decoding::optional_time;
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -42,6 +43,20 @@ pub struct SlimPodSpec {
     /// The DNS name of the pod within its headless Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// Of the init containers, only `grove-initc`: arguments of others can be long.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "only_of_grove")]
+    pub init_containers: Vec<SlimInitContainer>,
+}
+
+/// The init container that waits for pods of other cliques.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlimInitContainer {
+    /// Its name.
+    pub name: String,
+    /// Its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub args: Vec<String>,
 }
 
 /// A reference to a `PodGroup` in the namespace of the pod.
@@ -172,6 +187,13 @@ impl SlimPod {
     }
 }
 
+fn only_of_grove<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SlimInitContainer>, D::Error> {
+    let mut containers: Vec<SlimInitContainer> = null_as_default(from)?;
+    containers.retain(|container| container.name == INIT_CONTAINER);
+    containers.shrink_to_fit();
+    Ok(containers)
+}
+
 fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -198,6 +220,16 @@ mod tests {
         assert!(!pod(json!({ "status": { "phase": "Failed" } })).is_live());
         assert!(!pod(json!({ "status": { "phase": "Succeeded" } })).is_live());
         assert!(!pod(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })).is_live());
+    }
+
+    #[test]
+    fn only_the_arguments_of_the_init_container_of_grove_are_kept() {
+        let own = json!({ "name": "own", "args": ["a long script"] });
+        let grove = json!({ "name": "grove-initc", "image": "i", "args": ["--podcliques=a:1"] });
+        let kept = pod(json!({ "spec": { "initContainers": [own, grove] } })).spec.init_containers;
+        let args = vec!["--podcliques=a:1".to_owned()];
+        assert_eq!(kept, [SlimInitContainer { name: "grove-initc".to_owned(), args }]);
+        assert!(pod(json!({ "spec": { "initContainers": null } })).spec.init_containers.is_empty());
     }
 
     #[test]

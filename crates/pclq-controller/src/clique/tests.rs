@@ -236,6 +236,9 @@ fn pod(row: &Value) -> Arc<SlimPod> {
         let condition = json!({ "type": "Initialized", "status": "True" });
         object["status"]["conditions"].as_array_mut().expect("a list").push(condition);
     }
+    if let Some(argument) = row["initc"].as_str() {
+        object["spec"]["initContainers"] = json!([{ "name": "grove-initc", "args": [argument] }]);
+    }
     if let Some(host) = row["host"].as_str() {
         object["spec"]["hostname"] = json!(host);
     }

@@ -5,8 +5,8 @@ use grove_api_types::configuration::StartupToken;
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueSetName, TokenSecretName};
 use grove_api_types::startup::{
-    CA_FILE, GANG_FILE, INIT_CONTAINER, NAMESPACE_FILE, PARENT_FLAG, POD_INFO_DIR, POD_INFO_VOLUME, TOKEN_DIR,
-    TOKEN_FILE, TOKEN_VOLUME,
+    CA_FILE, GANG_FILE, INIT_CONTAINER, NAMESPACE_FILE, POD_INFO_DIR, POD_INFO_VOLUME, TOKEN_DIR, TOKEN_FILE,
+    TOKEN_VOLUME,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ const CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 
 /// Appends the init container to those of the user, and its volumes, if a parent needs ready pods and the image is known.
 pub(crate) fn add_init_container(spec: &mut Map<String, Value>, startup: &ObservedStartup, set: &PodCliqueSetName) {
-    let args: Vec<_> = startup.awaited().map(|parent| format!("--{PARENT_FLAG}={parent}")).collect();
+    let args = startup.arguments();
     let Some(image) = startup.init_container.image.as_ref().filter(|_| !args.is_empty()) else { return };
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path, "readOnly": true });
     let container = json!({

@@ -1,8 +1,9 @@
 //! What a clique observes of its parents: plain data and pure queries.
 
 use grove_api_types::configuration::StartupToken;
-use grove_api_types::startup::Parent;
+use grove_api_types::startup::{PARENT_FLAG, Parent};
 use grove_api_types::v1alpha1::PodClique;
+use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Cache;
 
 /// How pods wait for other cliques: the settings of the process.
@@ -53,13 +54,25 @@ pub(crate) fn observe(
 }
 
 impl ObservedStartup {
-    /// The arguments of the init container: the parents that need ready pods. A parent that its user scaled to zero needs none.
+    /// The parents that need ready pods. A parent that its user scaled to zero needs none.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Parent> {
         let awaited = |parent: &ObservedParent| {
             let (min_ready, _) = parent.pods.filter(|(required, _)| *required > 0)?;
             Some(Parent { clique: parent.name.clone(), min_ready })
         };
         self.parents.iter().filter_map(awaited)
+    }
+
+    /// The arguments of the init container.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        self.awaited().map(|parent| format!("--{PARENT_FLAG}={parent}")).collect()
+    }
+
+    /// Whether the pod waits for other numbers of ready pods than a new pod would, because a user scaled a parent. It could wait forever.
+    /// Arguments are immutable.
+    pub(crate) fn is_outdated(&self, pod: &SlimPod) -> bool {
+        let waits = !pod.is_initialized();
+        waits && pod.spec.init_containers.first().is_some_and(|container| container.args != self.arguments())
     }
 
     /// The parents with fewer ready pods than they need: their names, and both numbers.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use grove_controller::slim_pod::SlimPod;
 
 use crate::clique::observed::Observed;
-use crate::pod;
+use crate::{pod, startup};
 
 /// The decision about every live pod and every desired index.
 pub(super) struct Indices<'a> {
@@ -16,10 +16,11 @@ pub(super) struct Indices<'a> {
     /// Live pods to delete: those with the highest indices, duplicates of an index, those without an index, and those of an earlier
     /// incarnation of the gang.
     pub(super) to_delete: Vec<&'a SlimPod>,
-    /// Pending pods of an earlier `PodGroup` or with other topology constraints, to delete unless they have been bound.
+    /// Pods to delete unless they change before: pending pods of an earlier `PodGroup` or with other topology constraints, and pods that wait
+    /// for other numbers of ready pods.
     pub(super) to_replace: Vec<&'a SlimPod>,
     /// Indices without a live pod, lowest first. The index of a pod to replace is free only after its deletion, because the pod may be
-    /// bound before.
+    /// bound or started before.
     pub(super) free: Vec<i32>,
 }
 
@@ -42,9 +43,11 @@ impl<'a> Indices<'a> {
         to_delete.extend(beyond.into_values().rev());
         let free = (0..replicas).filter(|index| !by_index.contains_key(index)).collect();
         // While no successor could be created, all pods stay.
-        let can_replace = || observed.unreadable_annotations().next().is_none();
-        let (to_replace, retained) =
-            by_index.into_values().partition(|pod| gang.is_outdated_and_pending(clique, pod) && can_replace());
+        let can_replace =
+            || observed.unreadable_annotations().next().is_none() && startup::waiting(&observed.startup).is_none();
+        let is_outdated =
+            |pod: &SlimPod| gang.is_outdated_and_pending(clique, pod) || observed.startup.is_outdated(pod);
+        let (to_replace, retained) = by_index.into_values().partition(|pod| is_outdated(pod) && can_replace());
         Self { retained, to_delete, to_replace, free }
     }
 }

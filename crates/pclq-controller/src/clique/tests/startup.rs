@@ -138,6 +138,40 @@ fn existing_pods_need_neither_parents_nor_an_image() {
     );
 }
 
+/// A user scaled the parent: the pod would wait for pods that are not wanted.
+#[test]
+fn a_pod_that_waits_for_another_number_of_ready_pods_is_replaced() {
+    let row = |pod: &str, startup: &str| {
+        format!("{{gang: [a], pods: [{{i: 0, name: a, version: '7', bound: true, {pod}}}], startup: {startup}}}")
+    };
+    let waits = "phase: Pending, initc: '--podcliques=llm-0-a:2'";
+    let parent = |required: i32| format!("{{image: i, parents: [{{name: llm-0-a, required: {required}}}]}}");
+    for required in [0, 1, 3] {
+        check(
+            &row(waits, &parent(required)),
+            &expect![[r"
+                pods: delete Pod ~-a at version 7
+            "]],
+        );
+    }
+    for (pod, startup) in [
+        (waits, parent(2)),
+        ("initialized: true, initc: '--podcliques=llm-0-a:2'", parent(1)),
+        // A pod without init container starts now.
+        ("phase: Pending", parent(1)),
+        // Nothing could replace the pod.
+        (waits, "{image: i, parents: [{name: llm-0-a}]}".to_owned()),
+        (waits, "{parents: [{name: llm-0-a, required: 1}]}".to_owned()),
+    ] {
+        check(
+            &row(pod, &startup),
+            &expect![[r"
+            nothing to do
+        "]],
+        );
+    }
+}
+
 fn available(row: &str) -> String {
     let status = status(&snapshot(row), &ExecutionResult::default(), Timestamp::from_second(100).unwrap());
     let available = &status.conditions[0];

@@ -1,9 +1,10 @@
 //! Faults while pods wait for others.
 
-use e2e::init_containers::{InitContainers, PENDING, log};
+use e2e::init_containers::{InitContainers, PENDING, init_container, log};
 use e2e::poll::poll_until;
 use e2e::{Namespace, NamespaceState, TestCluster};
-use grove_api_types::v1alpha1::PodCliqueSet;
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
@@ -19,6 +20,7 @@ async fn waiting_pods_survive_faults() {
     let ns = Namespace::create(&client, "e2e-startup-faults").await;
     let kubelets = InitContainers::start(&cluster, &ns, None).await;
     a_parent_must_be_ready_when_the_last_one_is(&cluster, &ns, &kubelets).await;
+    a_scaled_parent_changes_what_pods_wait_for(&ns, &kubelets).await;
     a_pod_counts_only_for_its_own_clique(&cluster, &ns, &kubelets).await;
     pods_start_without_the_services(&cluster, &ns, &kubelets).await;
     drop(kubelets);
@@ -64,6 +66,22 @@ async fn a_started_pod_does_not_wait_again(ns: &Namespace, pod: &str) {
     let after = ns.wait_for("the parent is reported as not ready", reported).await;
     let child = |state: &NamespaceState| state.pods.get(pod).and_then(ResourceExt::uid);
     assert_eq!((child(&after), ready(&after, "lost-0-c")), (child(&started), 1));
+}
+
+/// The user scales a parent below its minimum while a pod waits for it.
+async fn a_scaled_parent_changes_what_pods_wait_for(ns: &Namespace, kubelets: &InitContainers) {
+    let cliques = [clique("a", 2, "unready", &[]), clique("b", 1, PENDING, &["a"])];
+    ns.create_yaml::<PodCliqueSet>(&set("less", "Explicit", &cliques, &[])).await;
+    kubelets.wait_for_running(1).await;
+    ns.scale::<PodClique>("less-0-a", 1).await;
+    let waits_for_one = |state: &NamespaceState| {
+        let args = |pod| init_container(pod).and_then(|container| container.args.clone()).unwrap_or_default();
+        let of_set: Vec<_> = state.pods_of("less").filter(|pod| !is_terminating(*pod)).collect();
+        of_set.len() == 2 && of_set.iter().any(|pod| args(pod) == ["--podcliques=less-0-a:1"])
+    };
+    let state = ns.wait_for("the pod is replaced", waits_for_one).await;
+    set_behaviour(ns, &state, "less-0-a", None).await;
+    ns.wait_for("the child is ready", |state| ready(state, "less-0-b") == 1).await;
 }
 
 /// The name of one parent begins with that of the other.
