@@ -27,10 +27,10 @@ mod it {
     mod references;
     mod rejected_creates;
     mod rejected_indices;
+    mod rolling_updates;
     mod scale;
     mod self_healing;
     mod template_access;
-    mod template_change;
     mod topology;
     mod user_roles;
     mod without_webhook;

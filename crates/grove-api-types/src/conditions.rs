@@ -14,8 +14,6 @@ pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
 pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
 /// `PodCliqueSet`: whether the set has fields that no service supports; the message lists them.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
-/// `PodCliqueSet`: whether pods of the set were created from an older template; the message lists their cliques and groups.
-pub const PODS_OUTDATED: &str = "PodsOutdated";
 /// `PodCliqueSet`: whether all compute domains that the set needs exist. It does not report whether they are ready.
 pub const COMPUTE_DOMAINS_CREATED: &str = "ComputeDomainsCreated";
 /// `PodCliqueSet`, `PodCliqueScalingGroup`, `PodClique`: whether all claims exist that Grove creates for the object, and that the pods of the
@@ -82,6 +80,8 @@ pub mod available {
     pub const STARTUP_DEPENDENCIES_PENDING: &str = "StartupDependenciesPending";
     /// The token of waiting pods is created after their account.
     pub const STARTUP_TOKEN_PENDING: &str = "StartupTokenPending";
+    /// The template of a replica that is updated later does not exist any more.
+    pub const REVISION_NOT_FOUND: &str = "RevisionNotFound";
     /// A clique that the pods start after does not exist.
     pub const STARTUP_DEPENDENCY_NOT_FOUND: &str = "StartupDependencyNotFound";
     /// The pods of the clique start after other cliques, and pclq-controller has no image for their init container.
@@ -186,12 +186,6 @@ pub mod resource_claims_created {
 pub mod unsupported_fields {
     /// The set has fields that Grove stores and that no service supports.
     pub const FIELDS_NOT_SUPPORTED: &str = "FieldsNotSupported";
-}
-
-/// Reasons of [`PODS_OUTDATED`].
-pub mod pods_outdated {
-    /// The template changed after pods were created from it.
-    pub const TEMPLATE_CHANGED: &str = "TemplateChanged";
 }
 
 /// Reasons of [`SCHEDULED`].

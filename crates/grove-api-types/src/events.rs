@@ -51,6 +51,8 @@ pub const HORIZONTAL_POD_AUTOSCALER_CREATE_OR_UPDATE_FAILED: &str = "HorizontalP
 /// The API server rejected the create, the update or the delete of the `ServiceAccount`, the Role, the `RoleBinding` or the token by which
 /// waiting pods read the pods of their gang.
 pub const STARTUP_IDENTITY_FAILED: &str = "StartupIdentityFailed";
+/// The API server rejected the create, the update or the delete of the `ControllerRevision` of a template.
+pub const CONTROLLER_REVISION_FAILED: &str = "ControllerRevisionFailed";
 /// The API server rejected the create or the update of the `PodGroup` of a gang.
 pub const POD_GROUP_CREATE_OR_UPDATE_FAILED: &str = "PodGroupCreateOrUpdateFailed";
 

@@ -1,7 +1,7 @@
 //! The expansion of a set: its replicas, and the cliques, scaling groups, gangs, autoscalers and the Service of each replica,
 //! with their names.
 //!
-//! Each replica is built from a [`Revision`] of the template, which its [`Assignment`] chooses. The template contains the initial replicas of
+//! Each replica is built from a [`Revision`] of the template. The template contains the initial replicas of
 //! cliques and scaling groups. Clients then change the replicas of the existing objects through the scale subresource, so an expansion also
 //! needs the current scale.
 //!
@@ -33,7 +33,7 @@ mod template_index;
 
 pub use recorded_scale::RecordedScale;
 use revision::Minima;
-pub use revision::{Assignment, OmittedMinima, Revision, TemplateHashes};
+pub use revision::{OmittedMinima, Revision, TemplateHashes};
 use startup::Member;
 use template_index::TemplateIndex;
 
@@ -139,11 +139,20 @@ pub struct GroupReplica {
     pub base_gang: Option<PodGangName>,
     /// Its name in the topology constraints of the base gang.
     pub topology_group: TopologyGroupName,
+    /// The template that it is built from.
+    pub revision: Arc<Revision>,
     /// Its cliques, in the order of `cliqueNames`.
     pub cliques: Vec<Clique>,
 }
 
 impl GroupReplica {
+    /// The same replica, built from another revision.
+    #[must_use]
+    pub fn built_from(self, revision: &Arc<Revision>) -> Self {
+        let cliques = self.cliques.into_iter().map(|clique| clique.built_from(revision)).collect();
+        Self { revision: Arc::clone(revision), cliques, ..self }
+    }
+
     /// The index of the first pod of a clique among the pods of the replica, by the replicas of the templates.
     pub fn first_pod_index(&self, clique: &PodCliqueName) -> i32 {
         let before = self.cliques.iter().take_while(|other| other.name != *clique);
@@ -166,6 +175,13 @@ pub struct Clique {
     pub min_replicas: Option<i32>,
     /// The cliques that must have ready pods before its pods start. The cliques of the base gang with the same template share the names.
     pub starts_after: Arc<[PodCliqueName]>,
+}
+
+impl Clique {
+    fn built_from(self, revision: &Revision) -> Self {
+        let template = revision.clique(&self.template.name).cloned();
+        Self { template: template.unwrap_or(self.template), ..self }
+    }
 }
 
 /// A gang: pods that the scheduler places together or not at all.
@@ -206,6 +222,21 @@ pub enum AutoscalerTarget<'r> {
 }
 
 impl SetReplica {
+    /// The same replica, built from another revision.
+    #[must_use]
+    pub fn built_from(self, revision: &Arc<Revision>) -> Self {
+        let group = |group: ScalingGroup| {
+            let replicas = group.replicas.into_iter().map(|replica| replica.built_from(revision)).collect();
+            ScalingGroup { replicas, ..group }
+        };
+        Self {
+            revision: Arc::clone(revision),
+            cliques: self.cliques.into_iter().map(|clique| clique.built_from(revision)).collect(),
+            groups: self.groups.into_iter().map(group).collect(),
+            ..self
+        }
+    }
+
     /// All cliques: the standalone ones first, then those of the scaling groups.
     pub fn all_cliques(&self) -> impl Iterator<Item = &Clique> {
         let of_groups = self.groups.iter().flat_map(|group| &group.replicas).flat_map(|replica| &replica.cliques);
@@ -256,17 +287,14 @@ impl ScalingGroup {
     }
 }
 
-/// The first `replicas` replicas of the set of this name.
-pub fn expand(set: &PodCliqueSetName, replicas: i32, assignment: &Assignment, live: &CurrentScale) -> Vec<SetReplica> {
-    let current = Expander::new(&assignment.current);
-    let others: BTreeMap<_, _> = assignment.others.iter().map(|(index, it)| (*index, Expander::new(it))).collect();
-    let of_replica = |index: i32| others.get(&index).unwrap_or(&current);
-    (0..replicas).map(|index| ReplicaExpander { of: of_replica(index), name: set, index, live }.replica()).collect()
+/// The first `replicas` replicas of the set of this name, all built from this revision.
+pub fn expand(set: &PodCliqueSetName, replicas: i32, revision: &Arc<Revision>, live: &CurrentScale) -> Vec<SetReplica> {
+    let of = &Expander::new(revision);
+    (0..replicas).map(|index| ReplicaExpander { of, name: set, index, live }.replica()).collect()
 }
 
 /// One replica of the set of this name.
-pub fn replica(set: &PodCliqueSetName, index: i32, assignment: &Assignment, live: &CurrentScale) -> SetReplica {
-    let revision = assignment.others.get(&index).unwrap_or(&assignment.current);
+pub fn replica(set: &PodCliqueSetName, index: i32, revision: &Arc<Revision>, live: &CurrentScale) -> SetReplica {
     ReplicaExpander { of: &Expander::new(revision), name: set, index, live }.replica()
 }
 
@@ -372,6 +400,6 @@ impl ReplicaExpander<'_> {
         };
         let cliques = members.iter().map(clique).collect();
         let topology_group = TopologyGroupName::of_replica(group, index);
-        GroupReplica { index, gang, base_gang, topology_group, cliques }
+        GroupReplica { index, gang, base_gang, topology_group, revision: Arc::clone(self.of.revision), cliques }
     }
 }

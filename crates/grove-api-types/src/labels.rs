@@ -58,9 +58,12 @@ pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
 /// Annotation of gangs: the topology by which the scheduler packs the pods. Label of sets: the topology that the set refers to.
 /// Only Grove writes it, and never copies it from a template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
-/// Annotation of cliques and label of gangs: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies
+/// Annotation of cliques and scaling groups, and label of gangs and of revisions: the hash of all templates of the set. pcs-controller writes it, and pclq-controller copies
 /// that of a clique to its status.
 pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
+/// Annotation of cliques: the hash of the template to which pclq-controller updates the pods now. Without it, pods stay as they are. pcs-controller
+/// writes it together with the template, and removes it at the end of the update of the set.
+pub const UPDATE_TURN: &str = "grove.io/update-turn";
 /// Annotation of base gangs and scaling groups: the scale of cliques and groups that differs from the template, a
 /// [`RecordedScale`](crate::expansion::RecordedScale) as JSON. pcs-controller writes and reads it.
 pub const SCALE: &str = "grove.io/scale";
@@ -104,6 +107,8 @@ pub enum Component {
     PodServiceAccount,
     /// The Secret with the token of that `ServiceAccount`.
     TokenSecret,
+    /// A `ControllerRevision`.
+    Revision,
     /// A `PodCliqueScalingGroup`.
     ScalingGroup,
     /// A `HorizontalPodAutoscaler`.
@@ -129,6 +134,7 @@ impl Component {
             Self::PodRoleBinding => "pod-role-binding",
             Self::PodServiceAccount => "pod-service-account",
             Self::TokenSecret => "pod-sa-token-secret",
+            Self::Revision => "pcs-revision",
             Self::ScalingGroup => "pcs-podcliquescalinggroup",
             Self::Autoscaler => "pcs-hpa",
             Self::PodGang => "podgang",

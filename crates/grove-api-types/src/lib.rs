@@ -35,6 +35,7 @@ pub mod raw;
 pub mod resource_claim;
 pub mod resource_sharing;
 pub mod resource_version;
+pub mod rolling_update;
 pub mod scheduler;
 pub mod scheduler_v1alpha1;
 pub mod startup;

@@ -72,6 +72,10 @@ name!(
     AutoscalerName
 );
 name!(
+    /// Name of the `ControllerRevision` of a template of a set.
+    RevisionName
+);
+name!(
     /// Name of the headless Service of a replica, which is also the subdomain of its pods.
     HeadlessServiceName
 );
@@ -173,6 +177,13 @@ impl PodGroupName {
     /// A later `PodGroup` of the same incarnation: `<gang>-<incarnation>.<successor>`.
     pub fn of_successor(gang: &PodGangName, incarnation: i64, successor: i64) -> Self {
         Self(format!("{gang}-{incarnation}.{successor}"))
+    }
+}
+
+impl RevisionName {
+    /// The revision with this generation hash: `<set>-<hash>`.
+    pub fn of_set(set: &PodCliqueSetName, hash: &str) -> Self {
+        Self(format!("{set}-{hash}"))
     }
 }
 

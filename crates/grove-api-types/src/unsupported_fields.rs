@@ -22,7 +22,6 @@ pub fn fields(set: &PodCliqueSet, scheduler: Scheduler, has_pod_groups: bool) ->
         TopologySupport::Denied(_) => false,
     };
     let mut unsupported = UnsupportedFields { paths: Vec::new(), has_topology };
-    unsupported.add(set.spec.update_strategy.is_some() && !set.spec.is_updated_on_delete(), "spec", "updateStrategy");
     unsupported.of_template(&set.spec.template);
     unsupported.paths
 }

@@ -1,11 +1,10 @@
 //! Rows for each rule of the expansion: the input is a set and the current scale as YAML, the result is the expansion as text.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use expect_test::Expect;
-use grove_api_types::expansion::{
-    Assignment, AutoscalerTarget, Clique, CurrentScale, OmittedMinima, Revision, SetReplica,
-};
+use grove_api_types::expansion::{AutoscalerTarget, Clique, CurrentScale, OmittedMinima, Revision, SetReplica};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, expansion};
@@ -40,7 +39,7 @@ fn set(name: &str, spec: &str) -> PodCliqueSet {
 fn expand(set: &PodCliqueSet, scale: &CurrentScale) -> Vec<SetReplica> {
     let revision = Revision::new(set.spec.template.clone(), OmittedMinima::default());
     let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
-    expansion::expand(&name, set.spec.replicas, &Assignment::of_all(revision), scale)
+    expansion::expand(&name, set.spec.replicas, &Arc::new(revision), scale)
 }
 
 /// The scale of existing groups and cliques, from `{groups: {name: replicas}, cliques: {name: replicas}}`.

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 const ALL_FIELDS: &str = "
 metadata: {name: s, annotations: {grove.io/auto-mnnvl: enabled, grove.io/mnnvl-group: fabric}}
 spec:
-  updateStrategy: {type: RollingRecreate}
   template:
     cliqueStartupType: CliqueStartupTypeExplicit
     clusterTopologyName: t
@@ -87,8 +86,7 @@ spec:
 fn unsupported_fields_are_listed_by_path() {
     check(
         ALL_FIELDS,
-        &expect![[r"
-            spec.updateStrategy
+        &expect![[r#"
             spec.template.clusterTopologyName
             spec.template.topologyConstraint
             spec.template.terminationDelay
@@ -96,7 +94,7 @@ fn unsupported_fields_are_listed_by_path() {
             spec.template.cliques[1].rollingUpdate
             spec.template.cliques[2].spec.podSpec.schedulingGroup
             spec.template.podCliqueScalingGroups[0].topologyConstraint
-            spec.template.podCliqueScalingGroups[0].rollingUpdate"]],
+            spec.template.podCliqueScalingGroups[0].rollingUpdate"#]],
     );
 }
 

@@ -107,13 +107,14 @@ pub struct DesiredChild<'a, Build> {
     name: Cow<'a, str>,
     failure_domain: Option<i32>,
     blocked_by: Option<BlockedBy<'a>>,
+    is_kept: bool,
     build: Build,
 }
 
 impl<'a, Build> DesiredChild<'a, Build> {
     /// A child of this name. `build` returns the object; it runs only if the object is needed.
     pub fn new(name: impl Into<Cow<'a, str>>, build: Build) -> Self {
-        Self { name: name.into(), failure_domain: None, blocked_by: None, build }
+        Self { name: name.into(), failure_domain: None, blocked_by: None, is_kept: false, build }
     }
 
     /// A child that cannot be created blocks later creates of the same failure domain, and no others.
@@ -126,6 +127,12 @@ impl<'a, Build> DesiredChild<'a, Build> {
     #[must_use]
     pub fn blocked_by(self, waiting: impl FnOnce() -> Waiting + 'a) -> Self {
         Self { blocked_by: Some(Box::new(waiting)), ..self }
+    }
+
+    /// The child is neither created nor patched now, for the reason that `waiting` returns.
+    #[must_use]
+    pub fn kept_as_it_is(self, waiting: impl FnOnce() -> Waiting + 'a) -> Self {
+        Self { is_kept: true, ..self.blocked_by(waiting) }
     }
 }
 

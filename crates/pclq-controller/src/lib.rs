@@ -22,6 +22,7 @@ mod replacement_backoff;
 mod stage;
 mod startup;
 mod tombstones;
+mod update;
 mod write_history;
 
 use clique::CliqueReconciler;

@@ -3,7 +3,7 @@
 //!
 //! Each kind has one reconciler: `set`, `scaling_group` and `gang`. Start with the file of a reconciler: it lists what
 //! triggers a reconcile and shows the flow from the snapshot to the status. What the service knows about a feature is in the folder of
-//! the feature: `claims`, `compute_domains`, `native_gangs`, `startup` and `topology`.
+//! the feature: `claims`, `compute_domains`, `native_gangs`, `startup`, `topology` and `update`.
 
 use futures::future::join3;
 use grove_controller::manager::Manager;
@@ -21,6 +21,7 @@ mod scaling_group;
 mod set;
 mod startup;
 mod topology;
+mod update;
 
 #[cfg(test)]
 mod tests;

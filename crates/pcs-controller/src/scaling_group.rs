@@ -5,9 +5,11 @@
 //! status (`status`).
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::rolling_update::Bounds;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
@@ -31,6 +33,7 @@ use k8s_openapi::jiff::Timestamp;
 use self::triggers::{groups_of_gang, groups_of_set, was_created_or_deleted_or_has_other_pod_group};
 use crate::informers::PcsCaches;
 use crate::startup::{self, Identity};
+use crate::update;
 
 mod desired;
 mod observe;
@@ -46,6 +49,9 @@ mod tests;
 pub(crate) use self::desired::CHILD_KINDS;
 pub(crate) use self::observed::GroupOwner;
 use self::observed::Observed;
+
+/// The number of replicas that an update replaces at a time.
+const MAX_UNAVAILABLE: i32 = 1;
 
 pub(crate) type Context = reconciler::Context<GroupReconciler>;
 
@@ -78,7 +84,7 @@ impl Reconciler for GroupReconciler {
 
     /// What triggers a reconcile of a group, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
     /// - a change of the group itself;
-    /// - a change of its set in more than the status, because the cliques follow the template;
+    /// - a change of its set in more than the status, because the cliques follow the template, and the begin and the end of its update;
     /// - a creation or a deletion of a gang that its cliques belong to, or another `PodGroup` in the annotations of the gang, because a
     ///   clique waits for its gang and names its `PodGroup`;
     /// - a change or a deletion of a child of any kind in [`desired::CHILD_KINDS`]. It enqueues the current and the previous
@@ -95,7 +101,8 @@ impl Reconciler for GroupReconciler {
     ) -> ControllerBuilder<PodCliqueScalingGroup> {
         let PcsCaches { sets, groups, gangs, resource_claims, .. } = &ctx.caches;
         let (all_groups, all_sets) = (groups.clone(), sets.clone());
-        let changed_sets = sets.subscribe().filter(|delta| std::future::ready(metadata_or_generation_changed(delta)));
+        let is_changed = |delta: &_| metadata_or_generation_changed(delta) || update::has_changed(delta);
+        let changed_sets = sets.subscribe().filter(move |delta| std::future::ready(is_changed(delta)));
         let of_sets = changed_sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)));
         let is_changed = was_created_or_deleted_or_has_other_pod_group;
         let changed_gangs = gangs.subscribe().filter(move |delta| std::future::ready(is_changed(delta)));
@@ -113,11 +120,12 @@ impl Reconciler for GroupReconciler {
         observe::observe(ctx, group)
     }
 
-    /// Reads the templates of claims, and finds out who has the names of the identity of the set. If the set must decide about the `PodGroup` of a gang, asks for the decision.
+    /// Reads the templates of claims and the revisions of replicas that are updated later, and finds out who has the names of the identity of the set. If the set must decide about the `PodGroup` of a gang, asks for the decision.
     async fn dereference(ctx: &Context, mut observed: Observed, _now: Timestamp) -> Result<Observed, ReconcileError> {
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
+        let mut observed = Box::pin(assign_revisions(ctx, observed)).await?;
         observed.identity_conflict = Box::pin(identity_conflict(ctx, &observed)).await?;
         if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
             ctx.caches.incarnations.request_decision(set);
@@ -139,6 +147,37 @@ impl Reconciler for GroupReconciler {
         let change = status::status_change(observed, &status);
         (status, change)
     }
+}
+
+/// Builds the group from the revision that the set has chosen, and lets each replica keep its revision until its turn.
+///
+/// No replica has its turn before the status shows that the update has begun: otherwise, a change back to the former template could look like an
+/// update that has ended.
+async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed, ReconcileError> {
+    let chosen = observed.target_hash().map(str::to_owned);
+    let parts = observed.set.clone().zip(observed.revision.clone()).zip(chosen);
+    let Some(((set, current), target)) = parts.filter(|_| !observed.is_terminating()) else { return Ok(observed) };
+    let client = ctx.client();
+    let is_current = target == current.hashes().generation_hash;
+    let mut revisions = BTreeMap::new();
+    if !is_current {
+        revisions = update::read_revisions(&client, &set, &current, BTreeSet::from([target.as_str()])).await?;
+    }
+    let mut observed = match revisions.get(&target) {
+        Some(revision) => observed.built_from(revision),
+        None => observed,
+    };
+    let states = observed.replica_states();
+    let progress = observed.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let has_begun = progress.is_some_and(|progress| progress.pod_clique_set_generation_hash == target);
+    let max_unavailable = if has_begun { MAX_UNAVAILABLE } else { 0 };
+    let bounds = Bounds { max_unavailable, min_available: observed.group.spec.min_available.unwrap_or(1) };
+    let earlier = update::earlier_revisions(&set, &states, bounds);
+    let unread: BTreeSet<_> = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
+    revisions.extend(update::read_revisions(&client, &set, &current, unread).await?);
+    let is_open = is_current && update::is_open(&set, &target);
+    observed.assign_revisions((&states, &earlier), is_open, &revisions);
+    Ok(observed)
 }
 
 /// Why cliques that start after others are not created. Cliques that exist are not affected.

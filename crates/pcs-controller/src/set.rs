@@ -30,7 +30,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::claims::sets_of_deleted_cliques;
 use crate::informers::PcsCaches;
 use crate::native_gangs::live_reads;
-use crate::{startup, topology};
+use crate::{startup, topology, update};
 
 mod desired;
 mod observe;
@@ -106,10 +106,11 @@ impl Reconciler for SetReconciler {
         observe::observe(ctx, set)
     }
 
-    /// Confirms a missing topology, decides about the `PodGroup`s of the gangs, finds out who has the names of the identity, and reads the
+    /// Confirms a missing topology, reads the revisions of replicas that are updated later, decides about the `PodGroup`s of the gangs, finds out who has the names of the identity, and reads the
     /// templates of claims.
     async fn dereference(ctx: &Context, mut observed: Observed, now: Timestamp) -> Result<Observed, ReconcileError> {
         confirm_topology(ctx, &mut observed).await?;
+        Box::pin(assign_revisions(ctx, &mut observed)).await?;
         observe::decide_pod_groups(ctx, &mut observed, now);
         live_reads::close_decisions(&ctx.client(), &observed.set, &mut observed.pod_groups, now).await?;
         observed.retain_topologies_of_bound_gangs();
@@ -157,6 +158,18 @@ impl Snapshot for Observed {
     fn read_errors(&self) -> TemplateReadErrors {
         self.read_errors.clone()
     }
+}
+
+/// Lets each replica keep its revision until its turn.
+async fn assign_revisions(ctx: &Context, observed: &mut Observed) -> Result<(), ReconcileError> {
+    if observed.is_terminating() || observed.exceeded_limit().is_some() {
+        return Ok(());
+    }
+    let earlier = observed.earlier_revisions();
+    let hashes = earlier.values().map(String::as_str).collect();
+    let revisions = update::read_revisions(&ctx.client(), &observed.set, &observed.revision, hashes).await?;
+    observed.assign_revisions(&earlier, &revisions);
+    Ok(())
 }
 
 /// Finds out whether another owner has a name of the identity, and whether a pod uses an identity that the set does not need any more.

@@ -1,4 +1,4 @@
-//! The versions of the template of a set, and which of them each replica is built from.
+//! The versions of the template of a set. Each replica is built from one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -28,6 +28,27 @@ impl Revision {
         Self { template, omitted, cliques, groups, hashes: OnceLock::new() }
     }
 
+    /// This revision with the pods of an earlier template: all fields that the hashes cover. The other fields of a template apply to all replicas
+    /// at once.
+    #[must_use]
+    pub fn with_pods_of(&self, earlier: &PodCliqueSetTemplateSpec) -> Self {
+        let mut template = self.template.clone();
+        template.priority_class_name.clone_from(&earlier.priority_class_name);
+        for clique in &mut template.cliques {
+            if let Some(earlier) = earlier.cliques.iter().find(|earlier| earlier.name == clique.name) {
+                clique.labels.clone_from(&earlier.labels);
+                clique.annotations.clone_from(&earlier.annotations);
+                clique.spec.pod_spec.clone_from(&earlier.spec.pod_spec);
+            }
+        }
+        Self::new(template, self.omitted.clone())
+    }
+
+    /// The template of the clique of this name.
+    pub(super) fn clique(&self, name: &str) -> Option<&Arc<PodCliqueTemplateSpec>> {
+        self.cliques.iter().find(|clique| clique.name == name)
+    }
+
     /// The hashes of its templates. The first call computes them.
     pub fn hashes(&self) -> &TemplateHashes {
         self.hashes.get_or_init(|| TemplateHashes::of(&self.template))
@@ -44,22 +65,6 @@ impl Revision {
         let cliques = &self.template.cliques;
         let first = cliques.iter().find(|clique| clique.spec.replicas > 0).or_else(|| cliques.first());
         first.is_some_and(|first| first.name == clique.name) && group_replica.unwrap_or(0) == 0
-    }
-}
-
-/// The revision of each replica of a set.
-#[derive(Clone, Debug)]
-pub struct Assignment {
-    /// The revision of the replicas that are not among `others`.
-    pub current: Arc<Revision>,
-    /// The replicas that are built from another revision, by their indices.
-    pub others: BTreeMap<i32, Arc<Revision>>,
-}
-
-impl Assignment {
-    /// All replicas have this revision.
-    pub fn of_all(revision: Revision) -> Self {
-        Self { current: Arc::new(revision), others: BTreeMap::new() }
     }
 }
 

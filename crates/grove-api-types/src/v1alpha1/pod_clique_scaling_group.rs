@@ -116,7 +116,7 @@ pub struct PodCliqueScalingGroupStatus {
     /// The generation hash of the set from which all replicas were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_clique_set_generation_hash: Option<String>,
-    /// The progress of the current or the last update. Grove does not write it yet.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueScalingGroupUpdateProgress>,
 }
@@ -138,7 +138,7 @@ pub struct PodCliqueScalingGroupUpdateProgress {
     /// The number of cliques of the group.
     #[serde(default)]
     pub total_pod_cliques_count: i32,
-    /// The available replicas that the update replaces one at a time. Absent if there are none.
+    /// The available replicas that the update of another version replaces one at a time. Grove does not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replica_indices_selected_to_update: Option<ReplicaIndicesSelectedToUpdate>,
 }

@@ -83,8 +83,7 @@ pub struct PodCliqueSetSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = MAX_REPLICAS))]
     pub replicas: i32,
-    /// The strategy that replaces pods after a change of the template. It has no effect yet: Grove does not replace running pods after a
-    /// change, and creates new pods from the new template. Defaults to `RollingRecreate`.
+    /// The strategy that replaces pods after a change of the template. Defaults to `RollingRecreate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<PodCliqueSetUpdateStrategy>,
     /// The template of each replica.
@@ -98,19 +97,19 @@ impl PodCliqueSetSpec {
     }
 }
 
-/// The strategy that replaces pods after a change of the template. It has no effect yet.
+/// The strategy that replaces pods after a change of the template.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetUpdateStrategy {
-    /// The type of the strategy. It has no effect yet.
+    /// The type of the strategy. A change of it replaces no pod.
     #[serde(default, rename = "type", deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub type_: UpdateStrategyType,
 }
 
-/// The type of an update strategy. It has no effect yet.
+/// The type of an update strategy.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum UpdateStrategyType {
-    /// Grove replaces the pods, one replica of the set at a time.
+    /// Grove replaces the pods, one replica of the set after the other.
     #[default]
     RollingRecreate,
     /// A user deletes the pods, and Grove creates their replacements from the new template.

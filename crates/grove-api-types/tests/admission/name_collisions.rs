@@ -1,10 +1,11 @@
 //! Exactly the sets with colliding generated names are denied: compared with all names of the expansion.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grove_api_types::admission::{Rule, validate_create};
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision, SetReplica, expand};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision, SetReplica, expand};
 use grove_api_types::names::{ClaimOwner, PodCliqueSetName, ResourceClaimName};
 use grove_api_types::resource_sharing::{self, SharedClaim};
 use grove_api_types::v1alpha1::{PodCliqueSet, ResourceSharingScope};
@@ -119,7 +120,7 @@ fn exactly_the_sets_with_colliding_names_are_denied() {
     let check = |_, set: &PodCliqueSet| {
         let revision = Revision::new(set.spec.template.clone(), OmittedMinima::default());
         let name = PodCliqueSetName::new(set.metadata.name.clone().unwrap_or_default());
-        let replicas = expand(&name, set.spec.replicas, &Assignment::of_all(revision), &CurrentScale::default());
+        let replicas = expand(&name, set.spec.replicas, &Arc::new(revision), &CurrentScale::default());
         let cliques = replicas.iter().flat_map(SetReplica::all_cliques);
         let cliques: Vec<String> = cliques.map(|clique| clique.name.to_string()).collect();
         let result = validate_create(set, &facts);

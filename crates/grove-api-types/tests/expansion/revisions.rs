@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision, SetReplica, expand};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision, SetReplica, expand};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSetTemplateSpec};
 use serde_json::json;
@@ -22,16 +22,18 @@ fn cliques_of(replica: &SetReplica) -> Vec<(&str, i32)> {
 }
 
 #[test]
-fn each_replica_has_the_cliques_and_the_hashes_of_its_revision() {
-    let mut assignment = Assignment::of_all(revision("{name: a, spec: {replicas: 2}}", OmittedMinima::default()));
-    let earlier = Arc::new(revision("{name: b, labels: {a: b}, spec: {replicas: 5}}", OmittedMinima::default()));
-    assignment.others.insert(1, Arc::clone(&earlier));
-    let replicas = expand(&PodCliqueSetName::new("s"), 3, &assignment, &CurrentScale::default());
-    assert_eq!(replicas.iter().map(cliques_of).collect::<Vec<_>>(), [[("s-0-a", 2)], [("s-1-b", 5)], [("s-2-a", 2)]]);
-    let hashes: Vec<_> = replicas.iter().map(|replica| &replica.revision.hashes().generation_hash).collect();
-    assert_eq!(hashes[1], &earlier.hashes().generation_hash);
-    assert_eq!(hashes[0], hashes[2]);
-    assert_ne!(hashes[0], hashes[1]);
+fn a_replica_has_the_pods_of_its_revision_and_all_other_fields_of_the_current_template() {
+    let current = Arc::new(revision("{name: a, labels: {a: new}, spec: {replicas: 2}}", OmittedMinima::default()));
+    let mut earlier = template("{name: a, labels: {a: old}, spec: {replicas: 5}}");
+    earlier.cliques[0].spec.pod_spec.insert("nodeName", Some("old"));
+    let earlier = Arc::new(current.with_pods_of(&earlier));
+    let replicas = expand(&PodCliqueSetName::new("s"), 3, &current, &CurrentScale::default());
+    let replica = replicas[1].clone().built_from(&earlier);
+    assert_eq!(cliques_of(&replica), [("s-1-a", 2)]);
+    let template = &replica.cliques[0].template;
+    assert_eq!((template.labels["a"].as_str(), template.spec.replicas), ("old", 2));
+    assert_eq!(template.spec.pod_spec.get("nodeName").unwrap(), "old");
+    assert_ne!(replica.revision.hashes().generation_hash, replicas[0].revision.hashes().generation_hash);
 }
 
 /// The minima of the clique in the expansion, if the template omits or contains them and a clique with other ones exists.
@@ -40,8 +42,7 @@ fn an_existing_clique_retains_the_minima_that_its_template_omits() {
     let minima = |omitted: OmittedMinima, existing: &[PodClique]| {
         let scaled = "{name: a, spec: {replicas: 4, autoScalingConfig: {maxReplicas: 6}}}";
         let scale = CurrentScale::of([], existing).with_minima_of(existing);
-        let assignment = Assignment::of_all(revision(scaled, omitted));
-        let replicas = expand(&PodCliqueSetName::new("s"), 1, &assignment, &scale);
+        let replicas = expand(&PodCliqueSetName::new("s"), 1, &Arc::new(revision(scaled, omitted)), &scale);
         (replicas[0].cliques[0].min_available, replicas[0].cliques[0].min_replicas)
     };
     let omitted = || {

@@ -359,7 +359,7 @@ fn plan<C: ChildKind>(
     let (mut waiting, mut names) = (BTreeSet::new(), BTreeSet::new());
     let (mut steps, mut missing): (Vec<(usize, Step)>, Vec<_>) = (vec![], vec![]);
     for (position, desired) in C::desired(expansion).enumerate() {
-        let DesiredChild { name, failure_domain, blocked_by, build } = desired;
+        let DesiredChild { name, failure_domain, blocked_by, is_kept, build } = desired;
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
                 if !filter.omits_create_for_namespace() {
@@ -371,7 +371,7 @@ fn plan<C: ChildKind>(
                     missing.push(MissingChild { position, failure_domain, build });
                 }
             }
-            (Some(live), _) if budget.patches.is_exhausted() || is_terminating(&**live) => {}
+            (Some(live), _) if is_kept || budget.patches.is_exhausted() || is_terminating(&**live) => {}
             (Some(live), _) => {
                 let is_patch = |step: &Step| matches!(step, Step::Patch(_));
                 let patch = C::patch(live, build());

@@ -18,6 +18,7 @@ use kube::ResourceExt;
 use super::observed::Observed;
 use super::plan::message_of_annotations;
 use crate::claims;
+use crate::update::{self, PodCounts};
 
 mod conditions;
 mod waiting_pods;
@@ -29,7 +30,12 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let count = |holds: &dyn Fn(&SlimPod) -> bool| as_count(observed.live().filter(|pod| holds(pod)).count());
     let updated = count(&|pod| pod.labels().get(labels::TEMPLATE_HASH) == hash);
     let replicas = count(&|_| true);
-    let (generation_hash, template_hash) = if updated == replicas {
+    let ready = count(&SlimPod::is_ready);
+    let outdated = as_count(update::count_outdated(observed));
+    let counts = PodCounts { live: replicas, outdated, ready };
+    let update_progress = update::progress(&observed.clique, counts, now);
+    let is_updating = update::is_in_progress(update_progress.as_ref());
+    let (generation_hash, template_hash) = if updated == replicas && !is_updating {
         (observed.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
     } else {
         (old.current_pod_clique_set_generation_hash, old.current_pod_template_hash)
@@ -40,14 +46,14 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let errors = errors.chain(unreadable.map(|message| (ERR_UNREADABLE_ANNOTATION.to_owned(), message)));
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
-    conditions::set_all(&mut conditions, observed, plan, result, now);
+    conditions::set_all(&mut conditions, observed, (plan, result), is_updating, now);
     let scheduled = find_status_condition(&conditions, POD_CLIQUE_SCHEDULED).filter(|it| it.status == "True");
     let last_scheduled = scheduled.map(|condition| condition.last_transition_time.clone()).or(old.last_scheduled);
     PodCliqueStatus {
         observed_generation: if is_complete { observed.clique.metadata.generation } else { old.observed_generation },
         last_errors: LastError::update(&old.last_errors, errors, &Time(now)),
         replicas: Some(replicas),
-        ready_replicas: count(&SlimPod::is_ready),
+        ready_replicas: ready,
         updated_replicas: updated,
         schedule_gated_replicas: count(&SlimPod::is_gated),
         scheduled_replicas: count(&SlimPod::is_scheduled),
@@ -56,12 +62,12 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         conditions,
         current_pod_clique_set_generation_hash: generation_hash,
         current_pod_template_hash: template_hash,
-        update_progress: old.update_progress,
+        update_progress,
     }
 }
 
 /// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
-/// breach of `minAvailable`, has other errors, or cannot use claims for another reason. If its gang gates cliques, a change is also
+/// breach of `minAvailable`, has other errors, begins or ends an update, or cannot use claims for another reason. If its gang gates cliques, a change is also
 /// significant if the clique becomes or stops being scheduled as [`gating_reason`](crate::gangs::ObservedGang::gating_reason) of those cliques requires it: the status
 /// opens or closes their gates. The condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than
 /// `minAvailable`.
@@ -81,7 +87,12 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         |status: Option<&PodCliqueStatus>| status.map_or(0, |status| status.scheduled_replicas) >= required_by_gates;
     let changes_gates = observed.gang.gates_cliques && opens_gates(old) != opens_gates(Some(new));
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
+    let phase = |status: &PodCliqueStatus| {
+        let progress = status.update_progress.as_ref()?;
+        Some((progress.pod_template_hash.clone(), progress.update_ended_at.is_some()))
+    };
     let is_significant = is_complete
+        || old.is_some_and(|old| phase(old) != phase(new))
         || old.and_then(claims::reason_of_missing) != claims::reason_of_missing(new)
         || was_available != is_available
         || (was_scheduled && !is_scheduled)

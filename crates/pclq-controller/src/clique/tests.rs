@@ -50,6 +50,7 @@ mod replacement;
 mod scale;
 mod startup;
 mod status;
+mod update;
 
 const NAME: &str = "llm-0-decode";
 

@@ -2,9 +2,11 @@
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::{Clique, TemplateHashes};
+use grove_api_types::labels;
 use grove_api_types::names::PodCliqueName;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
+use kube::ResourceExt;
 
 /// The clique of that name, if it exists and is not terminating.
 pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -> Option<&'a PodClique> {
@@ -17,22 +19,26 @@ pub(crate) fn is_available(clique: &PodClique) -> bool {
     clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.required_replicas()
 }
 
-/// Whether the active clique has pods of another template. A clique without status has no pods.
-pub(crate) fn is_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique) -> bool {
-    let reported = active(children, &desired.name).and_then(reported_hash);
-    reported.is_some_and(|reported| reported != hashes.pod_template(&desired.template.name))
+/// Whether the clique is active and reports that its update to the current template has ended.
+pub(crate) fn is_updated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique) -> bool {
+    active(children, &desired.name).is_some_and(|clique| is_current(clique, hashes, &desired.template.name))
 }
 
-/// Whether the clique is active and does not report that all its pods have the current template. Without a status, its pods are unknown.
+/// Whether the clique is active and does not report that its update to the current template has ended.
 pub(crate) fn may_be_outdated(children: &ObservedChildren, hashes: &TemplateHashes, desired: &Clique) -> bool {
     active(children, &desired.name).is_some_and(|clique| !is_current(clique, hashes, &desired.template.name))
 }
 
-/// Whether all pods of the clique were created from the current template of the name `template`.
+/// Whether the clique has the current template of the name `template`, and reports that its update to it has ended.
 pub(crate) fn is_current(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
-    reported_hash(clique) == Some(hashes.pod_template(template))
-}
-
-fn reported_hash(clique: &PodClique) -> Option<&str> {
-    clique.status.as_ref()?.current_pod_template_hash.as_deref()
+    let Some(status) = &clique.status else { return false };
+    let (hash, generation) = (hashes.pod_template(template), hashes.generation_hash.as_str());
+    let has_ended = status.update_progress.as_ref().is_none_or(|progress| {
+        progress.pod_template_hash == hash
+            && progress.pod_clique_set_generation_hash == generation
+            && progress.update_ended_at.is_some()
+    });
+    has_ended
+        && clique.labels().get(labels::TEMPLATE_HASH).is_none_or(|of_clique| of_clique == hash)
+        && status.current_pod_template_hash.as_deref() == Some(hash)
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use grove_api_types::annotation_value;
+use grove_api_types::labels::{GENERATION_HASH, is_grove_label};
 use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::Step;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -36,19 +37,39 @@ pub(crate) fn retain_equal_values(live: &StringMap, desired: &mut StringMap) {
     }
 }
 
+/// Restores Grove's labels, the owner reference and these fields. Labels of others stay.
+pub(crate) fn restored<K>(live: &K, mut desired: K, fields: fn(&K) -> Value) -> Option<Step>
+where
+    K: Resource<DynamicType = ()>,
+{
+    retain_keys(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
+    let compared = |object: &K| {
+        let mut compared = fields(object);
+        compared["metadata"]["labels"] = json!(object.labels());
+        compared
+    };
+    let difference = create_merge_patch(&compared(live), &compared(&desired));
+    patch(live, &desired, difference)
+}
+
 /// The patch for `difference` and for a wrong owner reference. A patch replaces the whole list of owner references, to which
-/// others may have added theirs, so such a patch has the observed resource version as its precondition.
+/// others may have added theirs, so such a patch has the observed resource version as its precondition. So has a patch with another template: it
+/// replaces the template of an update only if the observed status shows how far that update is.
 pub(crate) fn patch<K>(live: &K, desired: &K, difference: Option<Value>) -> Option<Step>
 where
     K: Resource<DynamicType = ()>,
 {
-    let has_precondition = owners(live, desired).is_some();
+    let has_precondition = owners(live, desired).is_some() || has_other_template(live, desired);
     let change = change_with_owners(live, desired, difference)?;
     Some(if has_precondition {
         Step::merge_patch_with_optimistic_lock(live, change)
     } else {
         Step::merge_patch(live, change)
     })
+}
+
+fn has_other_template<K: Resource>(live: &K, desired: &K) -> bool {
+    live.annotations().get(GENERATION_HASH) != desired.annotations().get(GENERATION_HASH)
 }
 
 /// The change, with the corrected owner references if they are wrong.

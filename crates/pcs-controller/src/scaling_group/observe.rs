@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 use grove_api_types::labels;
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, PodGangName};
@@ -27,6 +27,7 @@ use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
 use crate::native_gangs::{cliques_of_gang, gang_pending, gang_unreadable, latest};
 use crate::topology::pack_affinities;
+use crate::update::Turns;
 
 /// The snapshot of `group`.
 pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed {
@@ -43,13 +44,14 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
     let pending_creates = ctx.children.pending_creates(group);
     let children = ctx.children.children(group);
     let mut current_scale = current_scale.with_recorded(recorded_scale::of_missing(group, &children));
-    if revision.as_ref().is_some_and(Revision::omits_minima) {
+    if revision.as_ref().is_some_and(|revision: &Revision| revision.omits_minima()) {
         current_scale = current_scale.with_minima_of(children.of_kind::<PodClique>().map(AsRef::as_ref));
     }
     let observed = Observed {
         group: group.clone(),
         set,
-        assignment: revision.map(Assignment::of_all),
+        revision: revision.map(Arc::new),
+        turns: Turns::default(),
         current_scale,
         set_replica: None,
         orphans_children: caches.orphan_deletions.contains(group),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, Assignment, Clique, CurrentScale, ScalingGroup, SetReplica};
+use grove_api_types::expansion::{self, Clique, CurrentScale, GroupReplica, Revision, ScalingGroup, SetReplica};
 use grove_api_types::labels;
-use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, RevisionName};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
+use grove_api_types::rolling_update::Availability;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -20,8 +21,10 @@ use grove_controller::plan::Waiting;
 use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
+use crate::children::clique;
 use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
 use crate::compute_domains::AwaitedDomains;
+use crate::update::{ReplicaState, Turns};
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -31,6 +34,9 @@ impl OwnerKind for GroupOwner {
     type Object = PodCliqueScalingGroup;
     type Expansion<'a> = GroupExpansion<'a>;
 }
+
+/// Pod specs, by the generation hash of their revision and the name of their template.
+pub(crate) type PodSpecs = BTreeMap<(String, String), RawPodSpec>;
 
 /// The replicas of a scaling group with everything that its children are computed from.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) set_replica: &'a SetReplica,
     /// The expansion of the group.
     pub(crate) scaling_group: &'a ScalingGroup,
+    /// What an update means for the replicas of the group.
+    pub(crate) turns: &'a Turns,
     /// The names of the gangs that its cliques belong to, and that exist and are not terminating.
     pub(crate) active_gangs: &'a BTreeSet<String>,
     /// The gangs among them of which the set must decide the `PodGroup` first, or with unreadable annotations, and the reason for the user.
@@ -57,8 +65,8 @@ pub(crate) struct GroupExpansion<'a> {
     pub(crate) identity_conflict: Option<&'a Waiting>,
     /// The claims at the level of the group.
     pub(crate) claims: OwnedClaims<'a>,
-    /// The pod specs of its cliques, by the names of the templates. The replicas share them, because a pod spec may be large.
-    pub(crate) pod_specs: OnceCell<BTreeMap<String, RawPodSpec>>,
+    /// The pod specs of its cliques. The replicas share them, because a pod spec may be large.
+    pub(crate) pod_specs: OnceCell<PodSpecs>,
 }
 
 impl ClaimsOwner for GroupOwner {
@@ -74,8 +82,10 @@ pub(crate) struct Observed {
     pub(crate) group: PodCliqueScalingGroup,
     /// The set that controls the group, with Grove's defaults applied; `None` if it does not exist.
     pub(crate) set: Option<PodCliqueSet>,
-    /// The revision of each replica of the set; `None` if the set does not exist.
-    pub(crate) assignment: Option<Assignment>,
+    /// The revision of the current template of the set; `None` if the set does not exist.
+    pub(crate) revision: Option<Arc<Revision>>,
+    /// What an update means for the replicas of the group.
+    pub(crate) turns: Turns,
     /// The current replica counts of the group and of the other groups in the same replica of the set.
     pub(crate) current_scale: CurrentScale,
     /// The replica of the set that the group belongs to; `None` if the set does not exist or no longer has it, or if it exceeds a limit.
@@ -132,8 +142,12 @@ impl Observed {
 
     /// The labels that every clique has.
     pub(crate) fn base_labels(&self) -> BTreeMap<String, String> {
-        let set = self.group.labels().get(labels::PART_OF).cloned().unwrap_or_default();
-        labels::base(&PodCliqueSetName::new(set))
+        labels::base(&self.base_set())
+    }
+
+    /// The name of the set that the labels of the group name.
+    fn base_set(&self) -> PodCliqueSetName {
+        PodCliqueSetName::new(self.group.labels().get(labels::PART_OF).cloned().unwrap_or_default())
     }
 
     /// The limit that the size of its replica of the set exceeds. Such a replica is not expanded at all, because the expansion would
@@ -161,14 +175,98 @@ impl Observed {
     #[must_use]
     pub(crate) fn expanded(mut self) -> Self {
         let index = set_replica(&self.group).filter(|_| self.exceeded_limit().is_none());
-        let replica =
-            self.set.as_ref().zip(self.assignment.as_ref()).zip(index).and_then(|((set, assignment), index)| {
-                let name = PodCliqueSetName::new(set.name_any());
-                let has_replica = (0..set.spec.replicas).contains(&index);
-                has_replica.then(|| expansion::replica(&name, index, assignment, &self.current_scale))
-            });
+        let replica = self.set.as_ref().zip(self.revision.as_ref()).zip(index).and_then(|((set, revision), index)| {
+            let name = PodCliqueSetName::new(set.name_any());
+            let has_replica = (0..set.spec.replicas).contains(&index);
+            has_replica.then(|| expansion::replica(&name, index, revision, &self.current_scale))
+        });
         self.set_replica = replica.map(Arc::new);
         self
+    }
+
+    /// The hash of the revision that the set has chosen for the group.
+    pub(crate) fn target_hash(&self) -> Option<&str> {
+        let chosen = self.group.annotations().get(labels::GENERATION_HASH).map(String::as_str);
+        chosen.or_else(|| Some(self.revision.as_ref()?.hashes().generation_hash.as_str()))
+    }
+
+    /// The same snapshot with the replica of the set built from this revision.
+    #[must_use]
+    pub(crate) fn built_from(mut self, revision: &Arc<Revision>) -> Self {
+        let replica = self.set_replica.take();
+        self.set_replica = replica.map(|replica| Arc::new(SetReplica::clone(&replica).built_from(revision)));
+        self
+    }
+
+    /// The state of each replica of the group in the update. A replica is outdated if the pods of a clique are built from another template, so
+    /// that a change of other cliques replaces none.
+    pub(crate) fn replica_states(&self) -> Vec<ReplicaState> {
+        let Some(expansion) = self.expansion() else { return vec![] };
+        let hashes = expansion.set_replica.revision.hashes();
+        let state = |replica: &GroupReplica| {
+            let active = || {
+                replica
+                    .cliques
+                    .iter()
+                    .filter_map(|desired| clique::active(&self.children, &desired.name).zip(Some(desired)))
+            };
+            let is_outdated = |(clique, desired): &(&PodClique, &Clique)| {
+                let of_clique = clique.labels().get(labels::TEMPLATE_HASH);
+                of_clique.is_some_and(|of_clique| of_clique != hashes.pod_template(&desired.template.name))
+            };
+            let earlier =
+                active().find(is_outdated).and_then(|(clique, _)| clique.annotations().get(labels::GENERATION_HASH));
+            let is_complete = active().count() == replica.cliques.len();
+            let is_available = is_complete && active().all(|(clique, _)| clique::is_available(clique));
+            let is_current =
+                || replica.cliques.iter().all(|desired| clique::is_updated(&self.children, hashes, desired));
+            let is_available = is_available && (earlier.is_some() || is_current());
+            let availability = if is_available { Availability::Full } else { Availability::None };
+            ReplicaState { index: replica.index, earlier: earlier.cloned(), availability }
+        };
+        expansion.scaling_group.replicas.iter().map(state).collect()
+    }
+
+    /// Whether the cliques of the replica have their turn for the chosen revision already.
+    fn has_turn(&self, index: i32) -> bool {
+        let replicas = self.expansion().into_iter().flat_map(|expansion| &expansion.scaling_group.replicas);
+        let mut cliques = replicas.filter(|replica| replica.index == index).flat_map(|replica| &replica.cliques);
+        cliques.any(|desired| {
+            let clique = clique::active(&self.children, &desired.name);
+            let turn = clique.and_then(|clique| clique.annotations().get(labels::UPDATE_TURN));
+            turn.is_some() && turn.map(String::as_str) == self.target_hash()
+        })
+    }
+
+    /// Decides which replicas of the group keep an earlier revision: `earlier` has their hashes, and `revisions` those revisions that exist.
+    pub(crate) fn assign_revisions(
+        &mut self,
+        (states, earlier): (&[ReplicaState], &BTreeMap<i32, String>),
+        is_open: bool,
+        revisions: &BTreeMap<String, Arc<Revision>>,
+    ) {
+        let is_given = |state: &&ReplicaState| {
+            let index = &state.index;
+            is_open && !earlier.contains_key(index) && (state.earlier.is_some() || self.has_turn(*index))
+        };
+        self.turns = Turns {
+            is_open,
+            given: states.iter().filter(is_given).map(|state| state.index).collect(),
+            earlier: earlier.keys().copied().collect(),
+            unknown: BTreeMap::new(),
+        };
+        let (name, set) = (self.name(), self.base_set());
+        let Some(set_replica) = self.set_replica.as_ref().filter(|_| !earlier.is_empty()) else { return };
+        let mut set_replica = SetReplica::clone(set_replica);
+        let group = set_replica.groups.iter_mut().find(|group| group.name == name);
+        for replica in group.into_iter().flat_map(|group| &mut group.replicas) {
+            let Some(hash) = earlier.get(&replica.index) else { continue };
+            match revisions.get(hash) {
+                Some(revision) => *replica = replica.clone().built_from(revision),
+                None => self.turns.add_unknown(replica.index, RevisionName::of_set(&set, hash).as_str()),
+            }
+        }
+        self.set_replica = Some(Arc::new(set_replica));
     }
 
     /// What the cliques of the group are computed from; `None` if its set does not exist, or the set no longer has that replica or group.
@@ -188,6 +286,7 @@ impl Observed {
             set,
             set_replica,
             scaling_group,
+            turns: &self.turns,
             active_gangs: &self.active_gangs,
             undecided_gangs: &self.undecided_gangs,
             pod_groups: &self.pod_groups,

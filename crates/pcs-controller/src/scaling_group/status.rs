@@ -7,7 +7,9 @@ use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::labels;
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::resource_sharing::of_clique;
-use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
+use grove_api_types::v1alpha1::{
+    LastError, PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress,
+};
 use grove_controller::conditions::{
     ConditionStatus, ConditionUpdate, find_status_condition, is_status_condition_true, remove_status_condition,
     set_status_condition,
@@ -16,6 +18,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::resource_claims;
 use grove_controller::status_limiter::StatusChange;
+use grove_controller::status_writer::as_count;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -23,6 +26,7 @@ use kube::ResourceExt;
 use super::observed::{GroupExpansion, Observed};
 use crate::children::{clique, rejections, too_large};
 use crate::claims::status::ClaimsState;
+use crate::update::{self, GroupFacts};
 
 /// How many replicas of a group are in each state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,8 +60,13 @@ pub(crate) fn status(
     errors.extend(observed.identity_conflict.as_ref().map(|waiting| (code.to_owned(), waiting.message.clone())));
     let may_be_outdated = expansion.as_ref().is_some_and(|expansion| may_be_outdated(observed, expansion));
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && !may_be_outdated;
+    let update_progress = expansion.as_ref().and_then(|expansion| update_progress(observed, expansion, counts, now));
     let mut conditions = old.conditions;
-    set_status_condition(&mut conditions, min_available_breached_condition(observed, counts), now);
+    let breached = match &update_progress {
+        Some(progress) if progress.update_ended_at.is_none() => breached_during_update(observed),
+        _ => min_available_breached_condition(observed, counts),
+    };
+    set_status_condition(&mut conditions, breached, now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
     match expansion.as_ref().and_then(|expansion| claims_condition(observed, expansion, result)) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
@@ -78,7 +87,7 @@ pub(crate) fn status(
             }
             _ => old.current_pod_clique_set_generation_hash,
         },
-        update_progress: old.update_progress,
+        update_progress,
     }
 }
 
@@ -151,6 +160,30 @@ fn replica_counts(observed: &Observed, expansion: &GroupExpansion<'_>) -> Replic
         counts.all_current &= current;
     }
     counts
+}
+
+/// The progress of the current or the last update. A new group has none.
+fn update_progress(
+    observed: &Observed,
+    expansion: &GroupExpansion<'_>,
+    counts: ReplicaCounts,
+    now: Timestamp,
+) -> Option<PodCliqueScalingGroupUpdateProgress> {
+    let hashes = expansion.set_replica.revision.hashes();
+    let cliques: Vec<_> = expansion.scaling_group.replicas.iter().flat_map(|replica| &replica.cliques).collect();
+    let updated = cliques.iter().filter(|desired| clique::is_updated(&observed.children, hashes, desired));
+    let facts = GroupFacts {
+        hash: &hashes.generation_hash,
+        is_rolling: expansion.turns.is_open,
+        is_complete: counts.updated == expansion.scaling_group.replica_count,
+        cliques: (as_count(updated.count()), as_count(cliques.len())),
+    };
+    update::group_progress(observed.group.status.as_ref(), &facts, now)
+}
+
+fn breached_during_update(observed: &Observed) -> ConditionUpdate {
+    let (reason, message) = (min_available_breached::UPDATE_IN_PROGRESS, "the pods of the group are being updated");
+    condition(observed, conditions::MIN_AVAILABLE_BREACHED, ConditionStatus::Unknown, reason, message.to_owned())
 }
 
 /// Whether pods of another template may run, and not because the user deletes them himself.

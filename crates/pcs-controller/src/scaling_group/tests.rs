@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::admission;
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
 use grove_controller::children::ObservedChildren;
 use grove_controller::create_backoff::BackedOffCreates;
@@ -14,6 +14,8 @@ use grove_controller::plan::{Plan, Step};
 use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+
+use crate::update::Turns;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
@@ -54,11 +56,11 @@ fn status_of(observed: &Observed, now: Timestamp) -> PodCliqueScalingGroupStatus
 /// The snapshot with the replica of the set, which a test may have changed.
 fn expanded(observed: &Observed) -> Observed {
     let mut observed = observed.clone();
-    let current = observed.assignment.as_ref().map(|assignment| &assignment.current.template);
+    let current = observed.revision.as_ref().map(|revision| &revision.template);
     let template = observed.set.as_ref().map(|set| set.spec.template.clone());
     if current != template.as_ref() {
         let revision = template.map(|template| Revision::new(template, OmittedMinima::default()));
-        observed.assignment = revision.map(Assignment::of_all);
+        observed.revision = revision.map(Arc::new);
     }
     observed.expanded()
 }
@@ -72,7 +74,8 @@ fn new(replicas: i32) -> Observed {
     resized(Observed {
         group,
         set: Some(set),
-        assignment: None,
+        revision: None,
+        turns: Turns::default(),
         current_scale: CurrentScale::default(),
         set_replica: None,
         orphans_children: false,

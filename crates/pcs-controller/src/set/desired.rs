@@ -5,6 +5,7 @@ use grove_controller::children::ChildKinds;
 use super::observed::SetOwner;
 use crate::claims::ResourceClaims;
 use crate::startup::{IdentityObjects, SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
+use crate::update::Revisions;
 
 mod autoscaler;
 mod headless_service;
@@ -19,6 +20,7 @@ mod scaling_group;
 /// and its row in this table. ADR 18 lists the places for new names,
 /// events and limits, and the generated files.
 pub(crate) const CHILD_KINDS: ChildKinds<SetOwner> = ChildKinds::in_creation_order(&[
+    &Revisions::<SetOwner>::ROW,
     &headless_service::HeadlessServices,
     &IdentityObjects::<SetOwner, SlimServiceAccount>::ROW,
     &IdentityObjects::<SetOwner, SlimRole>::ROW,

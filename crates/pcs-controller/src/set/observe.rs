@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueScalingGroupName;
 use grove_api_types::resource_sharing::claim_source::shares_claims;
@@ -28,6 +28,7 @@ use crate::informers::PcsCaches;
 use crate::native_gangs::{Incarnations, PodGroups, pod_groups};
 use crate::startup::Identity;
 use crate::topology::GangTopologies;
+use crate::update::{History, Turns};
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
@@ -49,7 +50,9 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
         children,
         adoptable_groups: ByName::new(),
         members: Vec::new(),
-        assignment: Assignment::of_all(revision),
+        revision: Arc::new(revision),
+        history: History::default(),
+        turns: Turns::default(),
         current_scale: CurrentScale::default(),
         replicas: Vec::new().into(),
         name_conflicts: Vec::new(),
@@ -67,7 +70,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
-        if observed.assignment.current.omits_minima() {
+        if observed.revision.omits_minima() {
             observed.members = members(&ctx.caches, &observed);
         }
         observed = observed.expanded();

@@ -1,16 +1,17 @@
 //! The snapshot of a set and its children: plain data and pure queries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
 use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{self, Assignment, CurrentScale, RecordedScale, SetReplica};
+use grove_api_types::expansion::{self, Clique, CurrentScale, RecordedScale, Revision, ScalingGroup, SetReplica};
 use grove_api_types::labels::{self, SCALE, TOPOLOGY_NAME};
-use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, RevisionName};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
+use grove_api_types::rolling_update::{Availability, Bounds};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -23,11 +24,16 @@ use grove_controller::resource_claims::TemplateReadErrors;
 use grove_controller::status_patch::StatusOwnership;
 use kube::{Resource, ResourceExt};
 
+use crate::children::clique;
 use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
 use crate::compute_domains::AwaitedDomains;
 use crate::native_gangs::{GangsOfSet, PodGroups};
 use crate::startup::{Identity, IdentityOwner, identity_conflict};
 use crate::topology::{GangTopologies, pack_affinities};
+use crate::update::{self, History, ReplicaState, RevisionOwner, Turns};
+
+/// The number of replicas that an update replaces at a time.
+const MAX_UNAVAILABLE: i32 = 1;
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -46,6 +52,12 @@ pub(crate) struct SetExpansion<'a> {
     pub(crate) set: &'a PodCliqueSet,
     /// The scheduler of its pods if its template names none.
     pub(crate) default_scheduler: Scheduler,
+    /// The current revision.
+    pub(crate) revision: &'a Revision,
+    /// Its earlier revisions.
+    pub(crate) history: &'a History,
+    /// What an update means for the replicas.
+    pub(crate) turns: &'a Turns,
     /// The replicas, in order of their indices.
     pub(crate) replicas: &'a [SetReplica],
     /// The scale that its base gangs record.
@@ -78,6 +90,12 @@ impl IdentityOwner for SetOwner {
     }
 }
 
+impl RevisionOwner for SetOwner {
+    fn revisions<'r, 'a: 'r>(expansion: &'r SetExpansion<'a>) -> (&'r PodCliqueSet, &'r Revision, &'r History) {
+        (expansion.set, expansion.revision, expansion.history)
+    }
+}
+
 /// A set and the children that it controls, as in the caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
@@ -96,8 +114,12 @@ pub(crate) struct Observed {
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
     /// The cliques of its scaling groups, if the template omits minima: they retain theirs.
     pub(crate) members: Vec<Arc<PodClique>>,
-    /// The revision of each replica.
-    pub(crate) assignment: Assignment,
+    /// The revision of the current template.
+    pub(crate) revision: Arc<Revision>,
+    /// The earlier revisions.
+    pub(crate) history: History,
+    /// What an update means for the replicas.
+    pub(crate) turns: Turns,
     /// The current replica counts of the existing cliques and scaling groups, which their scale subresources may have changed, and the
     /// recorded ones of deleted cliques and groups.
     pub(crate) current_scale: CurrentScale,
@@ -214,13 +236,13 @@ impl Observed {
         let is_expandable = !self.is_terminating() && self.exceeded_limit().is_none();
         let replicas = if is_expandable { self.set.spec.replicas } else { 0 };
         self.current_scale = self.scale_of_children();
-        self.replicas = expansion::expand(&self.name(), replicas, &self.assignment, &self.current_scale).into();
+        self.replicas = expansion::expand(&self.name(), replicas, &self.revision, &self.current_scale).into();
         self
     }
 
     fn scale_of_children(&self) -> CurrentScale {
         let scale = CurrentScale::of(self.groups(), self.cliques()).with_recorded(self.recorded_scale());
-        if !self.assignment.current.omits_minima() {
+        if !self.revision.omits_minima() {
             return scale;
         }
         scale.with_minima_of(self.cliques().chain(self.members.iter().map(AsRef::as_ref)))
@@ -237,6 +259,9 @@ impl Observed {
         SetExpansion {
             set: &self.set,
             default_scheduler: self.default_scheduler,
+            revision: &self.revision,
+            history: &self.history,
+            turns: &self.turns,
             replicas: &self.replicas,
             recorded_scale: self.current_scale.recorded(),
             pod_groups: &self.pod_groups,
@@ -247,6 +272,118 @@ impl Observed {
             identity: &self.identity,
             identity_conflict: self.identity_conflict(),
         }
+    }
+
+    /// The hash of the current template.
+    pub(crate) fn hash(&self) -> &str {
+        &self.revision.hashes().generation_hash
+    }
+
+    /// The state of each replica in the update.
+    fn replica_states(&self) -> Vec<ReplicaState> {
+        let state = |replica: &SetReplica| {
+            let earlier = self.earlier_revision(replica).map(str::to_owned);
+            let is_complete = self.is_available(replica) && (earlier.is_some() || self.is_updated(replica));
+            let availability = match self.has_ready_pods(replica) {
+                _ if is_complete => Availability::Full,
+                true => Availability::Partial,
+                false => Availability::None,
+            };
+            ReplicaState { index: replica.index, earlier, availability }
+        };
+        self.replicas.iter().map(state).collect()
+    }
+
+    /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
+    pub(crate) fn earlier_revisions(&self) -> BTreeMap<i32, String> {
+        let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available: 0 };
+        update::earlier_revisions(&self.set, &self.replica_states(), bounds)
+    }
+
+    /// The hash of the earlier revision that the objects of the replica name, unless one of them names the current one: then the replica has had
+    /// its turn.
+    fn earlier_revision(&self, replica: &SetReplica) -> Option<&str> {
+        let gang = self.children.get::<PodGang>(replica.base_gang.as_str()).filter(|gang| !is_terminating(&***gang));
+        let gang = gang.and_then(|gang| gang.labels().get(labels::GENERATION_HASH));
+        let cliques = replica.cliques.iter().filter_map(|desired| clique::active(&self.children, &desired.name));
+        let cliques = cliques.filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
+        let groups = replica.groups.iter().filter_map(|desired| self.active_group(&desired.name));
+        let groups = groups.filter_map(|group| group.annotations().get(labels::GENERATION_HASH));
+        let named: Vec<_> = gang.into_iter().chain(cliques).chain(groups).map(String::as_str).collect();
+        let has_had_turn = named.iter().any(|hash| *hash == self.hash());
+        named.first().copied().filter(|_| !has_had_turn)
+    }
+
+    /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
+    pub(crate) fn is_available(&self, replica: &SetReplica) -> bool {
+        let clique = |clique: &Clique| clique::active(&self.children, &clique.name).is_some_and(clique::is_available);
+        let group = |group: &ScalingGroup| self.active_group(&group.name).is_some_and(group_is_available);
+        replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
+    }
+
+    /// Whether a pod of a standalone clique is ready, or a replica of a scaling group available.
+    fn has_ready_pods(&self, replica: &SetReplica) -> bool {
+        let clique = |desired: &Clique| {
+            let status = clique::active(&self.children, &desired.name).and_then(|clique| clique.status.as_ref());
+            status.is_some_and(|status| status.ready_replicas > 0)
+        };
+        let group = |desired: &ScalingGroup| {
+            let status = self.active_group(&desired.name).and_then(|group| group.status.as_ref());
+            status.is_some_and(|status| status.available_replicas > 0)
+        };
+        replica.cliques.iter().any(clique) || replica.groups.iter().any(group)
+    }
+
+    /// Whether all cliques and groups of the replica report that their pods were created from the current template.
+    pub(crate) fn is_updated(&self, replica: &SetReplica) -> bool {
+        let hashes = self.revision.hashes();
+        replica.cliques.iter().all(|clique| clique::is_updated(&self.children, hashes, clique))
+            && replica.groups.iter().all(|group| self.is_group_updated(group))
+    }
+
+    /// Whether the group reports that its pods were created from the current template.
+    pub(crate) fn is_group_updated(&self, group: &ScalingGroup) -> bool {
+        self.active_group(&group.name).is_some_and(|group| group_is_current(group, self.hash()))
+    }
+
+    /// Decides which replicas keep an earlier revision: `earlier` has their hashes, and `revisions` those revisions that exist.
+    pub(crate) fn assign_revisions(
+        &mut self,
+        earlier: &BTreeMap<i32, String>,
+        revisions: &BTreeMap<String, Arc<Revision>>,
+    ) {
+        let is_open = update::is_open(&self.set, self.hash());
+        let is_open = is_open || !earlier.is_empty();
+        let indices = self.replicas.iter().map(|replica| replica.index);
+        self.turns = Turns {
+            is_open,
+            given: indices.filter(|index| is_open && !earlier.contains_key(index)).collect(),
+            earlier: earlier.keys().copied().collect(),
+            unknown: BTreeMap::new(),
+        };
+        let used = self.used_revisions();
+        self.history = History::new(self.hash(), &self.children, (&used, is_open));
+        if earlier.is_empty() {
+            return;
+        }
+        let set = self.name();
+        let mut replicas = self.replicas.to_vec();
+        for replica in &mut replicas {
+            let Some(hash) = earlier.get(&replica.index) else { continue };
+            match revisions.get(hash) {
+                Some(revision) => *replica = replica.clone().built_from(revision),
+                None => self.turns.add_unknown(replica.index, RevisionName::of_set(&set, hash).as_str()),
+            }
+        }
+        self.replicas = replicas.into();
+    }
+
+    /// The hashes of the revisions that objects of the set name.
+    fn used_revisions(&self) -> BTreeSet<String> {
+        let gangs = self.children.of_kind::<PodGang>().filter_map(|gang| gang.labels().get(labels::GENERATION_HASH));
+        let cliques = self.cliques().filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
+        let groups = self.groups().filter_map(|group| group.annotations().get(labels::GENERATION_HASH));
+        gangs.chain(cliques).chain(groups).cloned().collect()
     }
 
     /// What the `PodGroup`s of its gangs are decided from.
@@ -307,4 +444,19 @@ impl Observed {
     fn cliques(&self) -> impl Iterator<Item = &PodClique> {
         self.children.of_kind().map(AsRef::as_ref)
     }
+}
+
+fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
+    group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
+}
+
+/// Whether the group reports that its update to the template with this hash has ended.
+fn group_is_current(group: &PodCliqueScalingGroup, hash: &str) -> bool {
+    let Some(status) = &group.status else { return false };
+    let has_ended = status
+        .update_progress
+        .as_ref()
+        .is_none_or(|progress| progress.pod_clique_set_generation_hash == hash && progress.update_ended_at.is_some());
+    let is_target = group.annotations().get(labels::GENERATION_HASH).is_none_or(|target| target == hash);
+    has_ended && is_target && status.current_pod_clique_set_generation_hash.as_deref() == Some(hash)
 }

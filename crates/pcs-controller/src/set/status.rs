@@ -6,7 +6,7 @@ use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica, TemplateHashes};
 use grove_api_types::resource_sharing::claim_source::shares_claims;
-use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{LastError, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
@@ -20,9 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::observed::Observed;
 use crate::children::{clique, rejections, too_large};
 use crate::claims::status::ClaimsState;
+use crate::update::{self, SetFacts};
 use crate::{claims, topology};
-
-mod outdated;
 
 /// The status of the set after its plan was executed.
 pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult, now: Timestamp) -> PodCliqueSetStatus {
@@ -30,9 +29,9 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     if let Some(limit) = observed.exceeded_limit() {
         return too_large_status(observed, old, limit, now);
     }
-    let (replicas, hashes) = (&observed.replicas, observed.assignment.current.hashes());
-    let available: Vec<_> = replicas.iter().filter(|replica| is_available(observed, replica)).collect();
-    let updated = available.iter().filter(|replica| is_updated(observed, hashes, replica)).count();
+    let (replicas, hashes) = (&observed.replicas, observed.revision.hashes());
+    let available: Vec<_> = replicas.iter().filter(|replica| observed.is_available(replica)).collect();
+    let updated = available.iter().filter(|replica| observed.is_updated(replica)).count();
     let (available, updated) = (as_count(available.len()), as_count(updated));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
@@ -40,10 +39,11 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     errors.extend(resource_claims::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
-    let outdated = outdated::message(observed, hashes, replicas);
+    let update_progress = update::set_progress(&observed.set, &update_facts(observed), now);
     // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
     let may_be_outdated = || replicas.iter().any(|replica| may_be_outdated(observed, hashes, replica));
-    let is_updated = observed.set.spec.is_updated_on_delete() || !may_be_outdated();
+    let has_ended = update_progress.as_ref().is_none_or(|progress| progress.update_ended_at.is_some());
+    let is_updated = observed.set.spec.is_updated_on_delete() || (has_ended && !may_be_outdated());
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
     let mut conditions = old.conditions;
     set_status_condition(&mut conditions, available_condition(observed, available, rejection), now);
@@ -59,10 +59,6 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
     }
-    match outdated {
-        Some(message) => set_status_condition(&mut conditions, outdated::condition(observed, message), now),
-        None => remove_status_condition(&mut conditions, conditions::PODS_OUTDATED),
-    }
     PodCliqueSetStatus {
         observed_generation: if is_complete { observed.set.metadata.generation } else { old.observed_generation },
         conditions,
@@ -72,7 +68,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         available_replicas: available,
         hpa_pod_selector: Some(selector(base_labels)),
         pod_gang_statuses: Vec::new(),
-        update_progress: old.update_progress,
+        update_progress,
         current_generation_hash: Some(hashes.generation_hash.clone()),
     }
 }
@@ -122,35 +118,30 @@ fn selector(mut labels: BTreeMap<String, String>) -> String {
     labels::selector(&labels)
 }
 
-/// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
-fn is_available(observed: &Observed, replica: &SetReplica) -> bool {
-    let clique = |clique: &Clique| clique::active(&observed.children, &clique.name).is_some_and(clique::is_available);
-    let group = |group: &ScalingGroup| observed.active_group(&group.name).is_some_and(group_is_available);
-    replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
-}
-
-fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
-    group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
-}
-
-/// Whether all cliques and groups of the replica report that their pods were created from the current templates.
-fn is_updated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica) -> bool {
-    let clique = |desired: &Clique| {
-        let active = clique::active(&observed.children, &desired.name);
-        active.is_some_and(|clique| clique::is_current(clique, hashes, &desired.template.name))
-    };
-    let group = |group: &ScalingGroup| {
-        observed.active_group(&group.name).is_some_and(|group| outdated::group_is_current(group, hashes))
-    };
-    replica.cliques.iter().all(clique) && replica.groups.iter().all(group)
+/// What the progress of the update is computed from.
+fn update_facts(observed: &Observed) -> SetFacts<'_> {
+    let (replicas, hashes) = (&observed.replicas, observed.revision.hashes());
+    let has_turn = |replica: &&SetReplica| !observed.turns.earlier.contains(&replica.index);
+    let is_complete = |replica: &SetReplica| observed.is_available(replica) && observed.is_updated(replica);
+    let updating = replicas.iter().filter(has_turn).filter(|replica| !is_complete(replica));
+    let cliques: Vec<_> = replicas.iter().flat_map(|replica| &replica.cliques).collect();
+    let updated_cliques = cliques.iter().filter(|clique| clique::is_updated(&observed.children, hashes, clique));
+    let groups: Vec<_> = replicas.iter().flat_map(|replica| &replica.groups).collect();
+    let updated_groups = groups.iter().filter(|group| observed.is_group_updated(group));
+    SetFacts {
+        hash: observed.hash(),
+        has_waiting_replicas: !observed.turns.earlier.is_empty(),
+        updating: updating.map(|replica| replica.index).collect(),
+        cliques: (as_count(updated_cliques.count()), as_count(cliques.len())),
+        groups: (as_count(updated_groups.count()), as_count(groups.len())),
+    }
 }
 
 /// Whether an active clique or group of the replica does not report that its pods have the current template.
 fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica) -> bool {
     let clique = |desired: &Clique| clique::may_be_outdated(&observed.children, hashes, desired);
-    let group = |group: &ScalingGroup| {
-        observed.active_group(&group.name).is_some_and(|group| !outdated::group_is_current(group, hashes))
-    };
+    let group =
+        |group: &ScalingGroup| observed.active_group(&group.name).is_some() && !observed.is_group_updated(group);
     replica.cliques.iter().any(clique) || replica.groups.iter().any(group)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
-use grove_api_types::expansion::{Assignment, CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
@@ -26,6 +26,7 @@ use crate::native_gangs::PodGroups;
 use crate::startup::Identity;
 use crate::tests::yaml;
 use crate::topology::GangTopologies;
+use crate::update::{History, Turns};
 
 mod annotation_versions;
 mod children;
@@ -50,6 +51,7 @@ mod startup;
 mod status;
 mod topology;
 mod topology_changes;
+mod update;
 
 const SET: &str = "
 apiVersion: grove.io/v1alpha1
@@ -76,13 +78,17 @@ fn status_of(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> P
 /// The snapshot with the replicas of the set, which a test may have changed.
 fn expanded(observed: &Observed) -> Observed {
     let (template, mut observed) = (&observed.set.spec.template, observed.clone());
-    if *template != observed.assignment.current.template {
-        observed.assignment = Assignment::of_all(Revision::new(template.clone(), OmittedMinima::default()));
+    if *template != observed.revision.template {
+        observed.revision = Arc::new(Revision::new(template.clone(), OmittedMinima::default()));
     }
     let Identity { account_uid, token, .. } = observed.identity.clone();
     let of_child = || Identity::new(token, &observed.set, &observed.children).account_uid;
     observed.identity.account_uid = account_uid.or_else(of_child);
-    observed.expanded()
+    let mut observed = observed.expanded();
+    if !observed.is_terminating() && observed.exceeded_limit().is_none() {
+        observed.assign_revisions(&BTreeMap::new(), &BTreeMap::new());
+    }
+    observed
 }
 
 /// The snapshot of a set without children.
@@ -98,7 +104,9 @@ fn new(set: &str) -> Observed {
         children: ObservedChildren::default(),
         adoptable_groups: ByName::new(),
         members: Vec::new(),
-        assignment: Assignment::of_all(revision),
+        revision: Arc::new(revision),
+        history: History::default(),
+        turns: Turns::default(),
         current_scale: CurrentScale::default(),
         replicas: Vec::new().into(),
         name_conflicts: Vec::new(),

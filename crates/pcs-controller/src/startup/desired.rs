@@ -6,11 +6,10 @@ use std::marker::PhantomData;
 
 use grove_api_types::conditions::available;
 use grove_api_types::events;
-use grove_api_types::labels::{self, Component, is_grove_label};
+use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodRoleName};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild, OwnerKind};
-use grove_controller::merge_patch::create_merge_patch;
 use grove_controller::plan::{Step, Waiting};
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -19,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::objects::{
     ACCOUNT_ANNOTATION, ACCOUNT_UID_ANNOTATION, RoleBindingFields, RoleFields, ServiceAccountFields, SlimRole,
@@ -27,7 +26,7 @@ use super::objects::{
 };
 use super::observed::Identity;
 use crate::children::desired::{self, metadata};
-use crate::children::drift::{patch, retain_keys};
+use crate::children::drift::restored;
 
 /// The failure domain of all four: one that cannot be created blocks the later ones, and no other child. So the Role of the set is never bound
 /// to the account of another owner, which gets no token either.
@@ -122,21 +121,6 @@ fn metadata_of(set: &PodCliqueSet, component: Component, (name, label): (&str, &
 fn metadata_of_role(set: &PodCliqueSet, component: Component, name: &str) -> ObjectMeta {
     let role = PodRoleName::of_set(&PodCliqueSetName::new(set.name_any()));
     metadata_of(set, component, (name, &role.label_value()))
-}
-
-/// Restores Grove's labels, the owner reference and these fields. Labels of others stay.
-fn restored<K>(live: &K, mut desired: K, fields: fn(&K) -> Value) -> Option<Step>
-where
-    K: Resource<DynamicType = ()>,
-{
-    retain_keys(live.labels(), desired.labels_mut(), |key| !is_grove_label(key));
-    let compared = |object: &K| {
-        let mut compared = fields(object);
-        compared["metadata"]["labels"] = json!(object.labels());
-        compared
-    };
-    let difference = create_merge_patch(&compared(live), &compared(&desired));
-    patch(live, &desired, difference)
 }
 
 fn manage<K: Resource<DynamicType = ()>>(reason: &'static str) -> Vec<PolicyRule> {

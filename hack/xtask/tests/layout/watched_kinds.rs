@@ -11,7 +11,7 @@ const API: (&str, char) = ("Api<", '>');
 /// The text before the type in a fuzz test: of a cache, and of any other watch.
 const FUZZED: [(&str, char); 2] = [("check_watched_kind!(", ','), ("list_items::object::<", '>')];
 /// The names of parameters with more than one letter.
-const PARAMETERS: [&str; 3] = ["Owner", "Child", "Object<Self>"];
+const PARAMETERS: [&str; 4] = ["Owner", "Child", "Object", "Object<Self>"];
 const TEST_SUPPORT: &str = "grove-test-support";
 
 /// The types after each `begin`, up to `end`. The type may have parameters of its own.

@@ -52,7 +52,7 @@ pub struct PodCliqueStatus {
     /// The template hash from which all pods were created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_pod_template_hash: Option<String>,
-    /// The progress of the current or the last update. Grove does not write it yet.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueUpdateProgress>,
 }
@@ -71,7 +71,7 @@ pub struct PodCliqueUpdateProgress {
     pub pod_clique_set_generation_hash: String,
     /// The template hash that the update applies.
     pub pod_template_hash: String,
-    /// The ready pods that the update replaces one at a time. Absent if there are none.
+    /// The ready pods that the update of another version replaces one at a time. Grove does not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_pods_selected_to_update: Option<PodsSelectedToUpdate>,
 }

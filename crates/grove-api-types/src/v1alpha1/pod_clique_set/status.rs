@@ -44,7 +44,7 @@ pub struct PodCliqueSetStatus {
     /// The hash of the templates at the last reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_generation_hash: Option<String>,
-    /// The progress of the current or the last update. Grove does not write it yet.
+    /// The progress of the current or the last update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_progress: Option<PodCliqueSetUpdateProgress>,
 }

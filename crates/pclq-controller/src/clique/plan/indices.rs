@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use grove_controller::slim_pod::SlimPod;
 
 use crate::clique::observed::Observed;
-use crate::{pod, startup};
+use crate::{pod, startup, update};
 
 /// The decision about every live pod and every desired index.
 pub(super) struct Indices<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Indices<'a> {
     /// incarnation of the gang.
     pub(super) to_delete: Vec<&'a SlimPod>,
     /// Pods to delete unless they change before: pending pods of an earlier `PodGroup` or with other topology constraints, and pods that wait
-    /// for other numbers of ready pods.
+    /// for other numbers of ready pods, and outdated pods whose turn it is.
     pub(super) to_replace: Vec<&'a SlimPod>,
     /// Indices without a live pod, lowest first. The index of a pod to replace is free only after its deletion, because the pod may be
     /// bound or started before.
@@ -47,7 +47,11 @@ impl<'a> Indices<'a> {
             || observed.unreadable_annotations().next().is_none() && startup::waiting(&observed.startup).is_none();
         let is_outdated =
             |pod: &SlimPod| gang.is_outdated_and_pending(clique, pod) || observed.startup.is_outdated(pod);
-        let (to_replace, retained) = by_index.into_values().partition(|pod| is_outdated(pod) && can_replace());
+        let updated = update::outdated_pods(observed, &by_index);
+        let (to_replace, retained): (BTreeMap<_, _>, BTreeMap<_, _>) = by_index
+            .into_iter()
+            .partition(|(index, pod)| (is_outdated(pod) || updated.contains(index)) && can_replace());
+        let (to_replace, retained) = (to_replace.into_values().collect(), retained.into_values().collect());
         Self { retained, to_delete, to_replace, free }
     }
 }

@@ -1,7 +1,7 @@
 //! The conditions of a clique.
 
 use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
-use grove_controller::conditions::{ConditionUpdate, remove_status_condition, set_status_condition};
+use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
 use grove_controller::rejections::{RejectedObjects, rejection_message};
@@ -14,24 +14,24 @@ use super::waiting_pods;
 use crate::clique::observed::Observed;
 use crate::{claims, startup};
 
-/// Whether a condition is true, its reason and its message.
-type ConditionState = (bool, &'static str, String);
+/// The status of a condition, its reason and its message.
+type ConditionState = (ConditionStatus, &'static str, String);
 
 /// Sets all conditions of the clique.
 pub(super) fn set_all(
     conditions: &mut Vec<Condition>,
     observed: &Observed,
-    plan: &Plan,
-    result: &ExecutionResult,
+    (plan, result): (&Plan, &ExecutionResult),
+    is_updating: bool,
     now: Timestamp,
 ) {
     let computed = [
         (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),
-        (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed)),
+        (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed, is_updating)),
         (conditions::AVAILABLE, available_condition(observed, plan, result)),
     ];
-    for (type_, (holds, reason, message)) in computed {
-        let (status, reason) = (holds.into(), reason.to_owned());
+    for (type_, (status, reason, message)) in computed {
+        let reason = reason.to_owned();
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
     }
@@ -45,31 +45,43 @@ fn scheduled_condition(observed: &Observed) -> ConditionState {
     let (found, needed) = (scheduled_count(observed), min_available(observed));
     let counts = format!("expected at least: {needed}, found: {found}");
     if found >= needed {
-        (true, pod_clique_scheduled::SUFFICIENT_SCHEDULED_PODS, format!("Sufficient scheduled pods found. {counts}"))
+        (
+            true.into(),
+            pod_clique_scheduled::SUFFICIENT_SCHEDULED_PODS,
+            format!("Sufficient scheduled pods found. {counts}"),
+        )
     } else {
-        (false, pod_clique_scheduled::INSUFFICIENT_SCHEDULED_PODS, format!("Insufficient scheduled pods. {counts}"))
+        (
+            false.into(),
+            pod_clique_scheduled::INSUFFICIENT_SCHEDULED_PODS,
+            format!("Insufficient scheduled pods. {counts}"),
+        )
     }
 }
 
 /// A starting pod counts like a ready pod; a pod that crashed or is no longer ready does not.
-fn min_available_breached_condition(observed: &Observed) -> ConditionState {
+fn min_available_breached_condition(observed: &Observed, is_updating: bool) -> ConditionState {
+    if is_updating {
+        let message = "the pods are being updated".to_owned();
+        return (ConditionStatus::Unknown, min_available_breached::UPDATE_IN_PROGRESS, message);
+    }
     let (scheduled, needed) = (scheduled_count(observed), min_available(observed));
     if scheduled < needed {
         let message = format!("Scheduled replicas ({scheduled}) below MinAvailable ({needed})");
-        return (true, min_available_breached::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message);
+        return (true.into(), min_available_breached::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message);
     }
     let is_healthy = |pod: &&SlimPod| pod.is_scheduled() && (pod.is_ready() || is_starting(pod));
     let found = as_count(observed.live().filter(is_healthy).count());
     let counts = format!("expected at least: {needed}, found: {found}");
     if found < needed {
         (
-            true,
+            true.into(),
             min_available_breached::INSUFFICIENT_READY_PODS,
             format!("Insufficient ready or starting pods. {counts}"),
         )
     } else {
         (
-            false,
+            false.into(),
             min_available_breached::SUFFICIENT_READY_PODS,
             format!("Either sufficient ready or starting pods found. {counts}"),
         )
@@ -104,7 +116,7 @@ fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResul
     for other in parents.into_iter().chain(waiting_pods::message(observed)) {
         message = format!("{message}; {other}");
     }
-    (holds, reason, message)
+    (holds.into(), reason, message)
 }
 
 /// The number of ready pods, and the numbers of the others by state.

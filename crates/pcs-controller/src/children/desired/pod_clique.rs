@@ -57,13 +57,14 @@ pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
 }
 
 /// Annotations that only Grove sets, so that those of a template have no effect.
-const OF_GROVE: [&str; 6] = [
+const OF_GROVE: [&str; 7] = [
     labels::TOPOLOGY_NAME,
     labels::POD_GROUP,
     labels::PACK_AFFINITY,
     labels::RESOURCE_CLAIMS,
     labels::FIRST_GROUP_POD_INDEX,
     labels::FIRST_SET_POD,
+    labels::UPDATE_TURN,
 ];
 
 /// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set.
@@ -96,6 +97,14 @@ where
     spec.replicas = clique.replicas;
     spec.starts_after = clique.starts_after.iter().map(ToString::to_string).collect();
     PodClique { metadata, spec, status: None }
+}
+
+/// The clique whose outdated pods pclq-controller replaces, if it has its turn.
+pub(crate) fn with_update_turn(mut clique: PodClique, has_turn: bool) -> PodClique {
+    if let Some(hash) = clique.annotations().get(labels::GENERATION_HASH).filter(|_| has_turn).cloned() {
+        clique.annotations_mut().insert(labels::UPDATE_TURN.to_owned(), hash);
+    }
+    clique
 }
 
 /// The clique with the annotations from which pclq-controller labels the pods that autoscalers count.

@@ -1,13 +1,10 @@
 //! The `PodClique` of one clique in one replica of a scaling group.
 
-use std::collections::BTreeMap;
-
 use grove_api_types::conditions::available;
 use grove_api_types::environment::{self, PCSG_INDEX, PCSG_NAME, PCSG_POD_INDEX, PCSG_TEMPLATE_NUM_PODS};
 use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
-use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
@@ -18,7 +15,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::children::desired::{self, pod_clique};
-use crate::scaling_group::observed::{GroupExpansion, GroupOwner};
+use crate::scaling_group::observed::{GroupExpansion, GroupOwner, PodSpecs};
 use crate::scaling_group::recorded_scale;
 
 /// The cliques of all replicas of a scaling group.
@@ -50,6 +47,7 @@ impl ChildKind for PodCliques {
             replica.cliques.iter().map(move |clique| {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
+                let desired = expansion.turns.apply_to(replica.index, desired);
                 let conflict = expansion.identity_conflict.filter(|_| !clique.starts_after.is_empty());
                 let has_gang = expansion.active_gangs.contains(replica.gang.as_str());
                 if let Some(waiting) = expansion.awaited_domains.waiting(expansion.set_replica.index) {
@@ -89,8 +87,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
     ];
     let own = own.into_iter().chain(replica.base_gang.iter().map(|base| (labels::BASE_POD_GANG, base.as_str())));
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::GroupPodClique, own);
-    let pod_clique = pod_clique::pod_clique(*group, clique, set_replica.revision.hashes(), own);
-    let is_first = set_replica.revision.represents_set_replica(&clique.template, Some(replica.index));
+    let pod_clique = pod_clique::pod_clique(*group, clique, replica.revision.hashes(), own);
+    let is_first = replica.revision.represents_set_replica(&clique.template, Some(replica.index));
     let pod_clique = pod_clique::with_first_pods(pod_clique, is_first, Some(replica.first_pod_index(&clique.name)));
     let of_group = Some((&*scaling_group.config, replica.index));
     let claims = CliqueClaims::of_clique(set, set_replica.index, of_group, &clique.template);
@@ -98,27 +96,39 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     let pod_specs = expansion.pod_specs.get_or_init(|| pod_specs(expansion));
-    if let Some(pod_spec) = pod_specs.get(&clique.template.name) {
+    let hash = replica.revision.hashes().generation_hash.clone();
+    if let Some(pod_spec) = pod_specs.get(&(hash, clique.template.name.clone())) {
         pod_clique.spec.pod_spec = pod_spec.clone();
     }
-    pod_clique
+    pod_clique::with_update_turn(pod_clique, expansion.turns.given.contains(&replica.index))
 }
 
-/// The pod specs of the cliques of one replica, by the names of the templates: with the claim of the compute domain, and with the environment
-/// variables of the group. They are the same in all replicas.
-fn pod_specs(expansion: &GroupExpansion<'_>) -> BTreeMap<String, RawPodSpec> {
+/// The pod specs of the cliques, by the hashes of the revisions and the names of the templates: with the claim of the compute domain, and with the
+/// environment variables of the group. They are the same in all replicas of a revision.
+fn pod_specs(expansion: &GroupExpansion<'_>) -> PodSpecs {
     let GroupExpansion { set, set_replica, scaling_group, .. } = expansion;
     let variables = variables(scaling_group);
-    let pod_spec = |clique: &Clique| {
+    let pod_spec = |hash: &str, clique: &Clique| {
         let mut pod_spec = clique.template.spec.pod_spec.clone();
         let domain = mnnvl::domain_of_clique(set, set_replica.index, Some(&scaling_group.config), &clique.template);
         if let Some(domain) = domain {
             mnnvl::inject_claim(&mut pod_spec, &domain);
         }
         pod_spec.edit(|fields| environment::prepend(fields, &variables));
-        (clique.template.name.clone(), pod_spec)
+        ((hash.to_owned(), clique.template.name.clone()), pod_spec)
     };
-    scaling_group.replicas.iter().take(1).flat_map(|replica| &replica.cliques).map(pod_spec).collect()
+    let mut pod_specs = PodSpecs::new();
+    for replica in &scaling_group.replicas {
+        let hash = replica.revision.hashes().generation_hash.as_str();
+        let is_known = replica
+            .cliques
+            .first()
+            .is_some_and(|clique| pod_specs.contains_key(&(hash.to_owned(), clique.template.name.clone())));
+        if !is_known {
+            pod_specs.extend(replica.cliques.iter().map(|clique| pod_spec(hash, clique)));
+        }
+    }
+    pod_specs
 }
 
 /// The environment variables of every container of the group. Three of them read the labels of the pod.

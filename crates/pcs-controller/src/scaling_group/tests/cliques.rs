@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use grove_api_types::expansion::{Assignment, OmittedMinima, Revision};
+use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::ownership::controller_owner_reference;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::plan::{Create, Step, Target};
@@ -322,7 +322,7 @@ fn changed_replicas_of_a_template_do_not_change_the_default_minimum_of_existing_
     let (template, stored) =
         (observed.set.as_ref().expect("the set").spec.template.clone(), yaml::<PodCliqueSet>(GROUPED));
     let revision = Revision::new(template, OmittedMinima::of(&stored.spec.template));
-    let observed = resized(Observed { assignment: Some(Assignment::of_all(revision)), ..observed });
+    let observed = resized(Observed { revision: Some(Arc::new(revision)), ..observed });
     let text = plan(&observed).to_string();
     assert!(!text.contains("minAvailable"), "{text}");
     let more = resized(Observed { group: new(3).group, active_gangs: new(3).active_gangs, ..observed });

@@ -39,6 +39,7 @@ impl ChildKind for PodCliques {
             replica.cliques.iter().map(move |clique| {
                 let build = move || clique_of_replica(expansion, replica, clique);
                 let desired = DesiredChild::new(clique.name.as_str(), build).in_failure_domain(replica.index);
+                let desired = expansion.turns.apply_to(replica.index, desired);
                 let gang = replica.base_gang.as_str();
                 let conflict = expansion.identity_conflict.as_ref().filter(|_| !clique.starts_after.is_empty());
                 if let Some(waiting) = expansion.awaited_domains.waiting(replica.index) {
@@ -71,5 +72,6 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica, clique:
     let claims = CliqueClaims::of_clique(set, replica.index, None, &clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
-    pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities)
+    let pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
+    pod_clique::with_update_turn(pod_clique, expansion.turns.given.contains(&replica.index))
 }

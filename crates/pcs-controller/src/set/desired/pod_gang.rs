@@ -46,7 +46,8 @@ impl ChildKind for PodGangs {
             replica.gangs().into_iter().map(move |gang| {
                 let name = gang.name.as_str();
                 let build = move || pod_gang(expansion, replica, &gang);
-                DesiredChild::new(name, build).in_failure_domain(replica.index)
+                let desired = DesiredChild::new(name, build).in_failure_domain(replica.index);
+                expansion.turns.apply_to(replica.index, desired)
             })
         })
     }
@@ -143,7 +144,7 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>)
     annotations.extend(recorded_scale(expansion, replica, gang).map(|scale| (labels::SCALE.to_owned(), scale)));
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
-    let priority = &set.spec.template.priority_class_name;
+    let priority = &replica.revision.template.priority_class_name;
     let spec = PodGangSpec {
         podgroups: pod_groups(gang),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),

@@ -1,7 +1,7 @@
 //! The `PodCliqueScalingGroup` of one group in one replica.
 
 use grove_api_types::events;
-use grove_api_types::expansion::ScalingGroup;
+use grove_api_types::expansion::{ScalingGroup, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
@@ -41,8 +41,9 @@ impl ChildKind for ScalingGroups {
     ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> PodCliqueScalingGroup>> {
         expansion.replicas.iter().flat_map(move |replica| {
             replica.groups.iter().map(move |group| {
-                let build = move || scaling_group(expansion.set, replica.index, group);
+                let build = move || scaling_group(expansion.set, replica, group);
                 let desired = DesiredChild::new(group.name.as_str(), build).in_failure_domain(replica.index);
+                let desired = expansion.turns.apply_to(replica.index, desired);
                 match expansion.awaited_domains.waiting(replica.index) {
                     Some(waiting) => desired.blocked_by(|| waiting),
                     None => desired,
@@ -61,8 +62,8 @@ impl ChildKind for ScalingGroups {
 }
 
 /// The desired group. `spec.replicas` applies only to its creation.
-fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup) -> PodCliqueScalingGroup {
-    let (name, index) = (group.name.as_str(), set_replica.to_string());
+fn scaling_group(set: &PodCliqueSet, replica: &SetReplica, group: &ScalingGroup) -> PodCliqueScalingGroup {
+    let (name, index) = (group.name.as_str(), replica.index.to_string());
     let own = [(labels::NAME, name), (labels::SET_REPLICA, index.as_str())];
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::ScalingGroup, own);
     let mut annotations = group.config.annotations.clone();
@@ -75,8 +76,9 @@ fn scaling_group(set: &PodCliqueSet, set_replica: i32, group: &ScalingGroup) -> 
         Some(choice) => annotations.insert(labels::AUTO_MNNVL.to_owned(), choice.clone()),
         None => annotations.remove(labels::AUTO_MNNVL),
     };
+    annotations.insert(labels::GENERATION_HASH.to_owned(), replica.revision.hashes().generation_hash.clone());
     let mut metadata = desired::metadata(set, name, labels);
-    metadata.annotations = (!annotations.is_empty()).then_some(annotations);
+    metadata.annotations = Some(annotations);
     let spec = PodCliqueScalingGroupSpec {
         replicas: group.replica_count,
         min_available: Some(group.config.min_available()),

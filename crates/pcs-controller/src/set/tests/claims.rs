@@ -89,6 +89,7 @@ fn creates_cliques(observed: &Observed) -> bool {
 fn claims_are_created_before_cliques_from_internal_and_external_templates() {
     let observed = with_template(found());
     expect![[r"
+        revisions: create ControllerRevision llm-11cf32013f862e07b
         services: create Service llm-0
         services: create Service llm-1
         resource-claims: create ResourceClaim llm-0-inner

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::native_gangs::SlimPodGroup;
 use crate::set::desired::{SlimAutoscaler, SlimService};
 use crate::startup::{SlimRole, SlimRoleBinding, SlimServiceAccount, SlimTokenSecret};
+use crate::update::SlimRevision;
 
 fn conditions() -> Value {
     json!([{ "type": "Available", "status": "True", "reason": "R", "message": "m", "observedGeneration": 3,
@@ -39,6 +40,11 @@ fn an_edited_set_affects_no_other_set() {
             "lastErrors": errors },
     });
     check_watched_kind!(PodCliqueSet, fields);
+}
+
+#[test]
+fn an_edited_revision_affects_no_other_revision() {
+    check_watched_kind!(SlimRevision, json!({ "revision": 3, "data": { "spec": { "template": {} } } }));
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn a_new_set_creates_the_gangs_of_all_replicas_of_its_groups() {
     check(
         &observed,
         &expect![[r"
+            revisions: create ControllerRevision m-1431e6d8dce39d9d3
             services: create Service m-0
             service-accounts: create ServiceAccount m
             roles: create Role grove.io:pcs:m
@@ -187,5 +188,5 @@ fn a_group_does_not_get_the_record_of_its_cliques_from_the_template() {
     let template = GROUPED.replace("- name: g\n", "- name: g\n      annotations: {grove.io/scale: x, team: z}\n");
     let observed = executed(new(&template));
     let group = observed.children.get::<PodCliqueScalingGroup>("m-0-g").expect("the group");
-    assert_eq!(group.annotations().keys().collect::<Vec<_>>(), ["team"]);
+    assert_eq!(group.annotations().keys().collect::<Vec<_>>(), ["grove.io/podcliqueset-generation-hash", "team"]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api_types::expansion::{Assignment, OmittedMinima, Revision};
+use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn changed(set: &str) -> Observed {
 fn observed(set: &str, members: Vec<Arc<PodClique>>) -> Observed {
     let (observed, stored) = (changed(set), yaml::<PodCliqueSet>(set));
     let revision = Revision::new(observed.set.spec.template.clone(), OmittedMinima::of(&stored.spec.template));
-    Observed { members, assignment: Assignment::of_all(revision), ..observed }
+    Observed { members, revision: Arc::new(revision), ..observed }
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn a_service_name_conflict_blocks_only_its_replica() {
     check(
         &observed,
         &expect![[r"
+            revisions: create ControllerRevision llm-190a37f093cc17502
             services: create Service llm-1
             gangs: create PodGang llm-1
             cliques: create PodClique llm-1-prefill

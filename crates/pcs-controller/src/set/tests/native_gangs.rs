@@ -183,8 +183,8 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
         &bound,
         &expect![[r#"
             patch PodGang m-0 {"metadata":{"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
-            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"},"resourceVersion":"7"}}
+            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"},"resourceVersion":"7"}}
         "#]],
     );
     assert!(!needs_bound_pods(&observe_at(5000, &incarnations, &bound)), "no second LIST");
@@ -193,8 +193,8 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
         &close(false),
         &expect![[r#"
             patch PodGang m-0 {"metadata":{"annotations":{"grove.io/pod-group":"m-0-4000","grove.io/pod-group-spec":"{\"v\":1,\"minCount\":3,\"priorityClassName\":\"low\"}"},"labels":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"resourceVersion":"7"},"spec":{"priorityClassName":"low"}}
-            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
-            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"}}}
+            patch PodClique m-0-a {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"},"resourceVersion":"7"}}
+            patch PodClique m-0-b {"metadata":{"annotations":{"grove.io/podcliqueset-generation-hash":"1feb35c44250d42fa"},"labels":{"grove.io/pod-template-hash":"1a0e9097b6d4f45e7"},"resourceVersion":"7"}}
         "#]],
     );
 }

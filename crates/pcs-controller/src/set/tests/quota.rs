@@ -110,7 +110,7 @@ async fn a_quota_that_admits_one_more_clique_per_retry_is_used_at_once_and_rejec
     let limit = Arc::new(AtomicUsize::new(10));
     let mut simulation = Simulation::new(50, quota("/podcliques", &limit));
     let (created, rejected) = simulation.reconcile().await;
-    assert_eq!(created, 50 + 50 + 10, "all services, all gangs and ten cliques");
+    assert_eq!(created, 1 + 50 + 50 + 10, "the revision, all services, all gangs and ten cliques");
     assert!((1..=IN_FLIGHT).contains(&rejected), "{rejected} rejections");
     for missing in (1..=90_usize).rev() {
         assert!(simulation.wait_for_retry().await <= Duration::from_millis(500));
@@ -129,7 +129,7 @@ async fn a_quota_of_gangs_delays_their_cliques_and_a_deleted_object_releases_one
     let limit = Arc::new(AtomicUsize::new(10));
     let mut simulation = Simulation::new(50, quota("/podgangs", &limit));
     let (created, rejected) = simulation.reconcile().await;
-    assert_eq!(created, 50 + 10 + 20, "all services, ten gangs and their cliques");
+    assert_eq!(created, 1 + 50 + 10 + 20, "the revision, all services, ten gangs and their cliques");
     assert!((1..=IN_FLIGHT).contains(&rejected), "{rejected} rejections");
     for used in 11..=20 {
         limit.store(used, Ordering::SeqCst);
@@ -154,7 +154,7 @@ async fn a_quota_of_gangs_delays_their_cliques_and_a_deleted_object_releases_one
 async fn the_rest_of_a_large_set_follows_at_full_speed_after_the_retry() {
     let limit = Arc::new(AtomicUsize::new(0));
     let mut simulation = Simulation::new(100, quota("/podcliques", &limit));
-    assert_eq!(simulation.reconcile().await, (200, IN_FLIGHT));
+    assert_eq!(simulation.reconcile().await, (1 + 200, IN_FLIGHT));
     limit.store(usize::MAX, Ordering::SeqCst);
     simulation.wait_for_retry().await;
     assert_eq!(simulation.reconcile().await, (63, 0));
@@ -174,7 +174,7 @@ async fn a_policy_about_one_clique_of_each_replica_delays_no_other_clique() {
         let is_denied = is_decode && allowed.load(Ordering::SeqCst) == 0;
         is_denied.then(|| MockResponse::error(422, "Invalid"))
     });
-    assert_eq!(simulation.reconcile().await, (300, 100));
+    assert_eq!(simulation.reconcile().await, (1 + 300, 100));
     simulation.wait_for_retry().await;
     assert_eq!(simulation.reconcile().await, (0, 100));
     is_allowed.store(1, Ordering::SeqCst);

@@ -72,15 +72,16 @@ fn the_token_waits_for_the_account_and_blocks_nothing() {
     check(
         &observed,
         &expect![[r"
-        services: create Service llm-0
-        service-accounts: create ServiceAccount llm
-        roles: create Role grove.io:pcs:llm
-        role-bindings: create RoleBinding grove.io:pcs:llm
-        gangs: create PodGang llm-0
-        cliques: create PodClique llm-0-prefill
-        cliques: create PodClique llm-0-decode
-        wait: StartupTokenPending the token of waiting pods is created after their ServiceAccount
-    "]],
+            revisions: create ControllerRevision llm-190a37f093cc17502
+            services: create Service llm-0
+            service-accounts: create ServiceAccount llm
+            roles: create Role grove.io:pcs:llm
+            role-bindings: create RoleBinding grove.io:pcs:llm
+            gangs: create PodGang llm-0
+            cliques: create PodClique llm-0-prefill
+            cliques: create PodClique llm-0-decode
+            wait: StartupTokenPending the token of waiting pods is created after their ServiceAccount
+        "]],
     );
 }
 
@@ -164,13 +165,14 @@ fn a_foreign_account_gets_neither_a_role_nor_a_token_and_blocks_only_cliques_tha
     check(
         &observed,
         &expect![[r"
-        services: create Service llm-0
-        gangs: create PodGang llm-0
-        cliques: create PodClique llm-0-prefill
-        wait: NameConflict PodCliques that start after others are not created: ServiceAccount llm exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-        wait: NameConflict ServiceAccount llm exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-        requeue: after 10s
-    "]],
+            revisions: create ControllerRevision llm-190a37f093cc17502
+            services: create Service llm-0
+            gangs: create PodGang llm-0
+            cliques: create PodClique llm-0-prefill
+            wait: NameConflict PodCliques that start after others are not created: ServiceAccount llm exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            wait: NameConflict ServiceAccount llm exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            requeue: after 10s
+        "]],
     );
     let status = status_of(&observed, &ExecutionResult::default(), Timestamp::UNIX_EPOCH);
     expect!["0 of 1 replicas are available; ServiceAccount llm exists and PodCliqueSet llm does not control it; rename or delete it to free the name"].assert_eq(&status.conditions[0].message);
@@ -183,16 +185,17 @@ fn a_foreign_secret_blocks_only_cliques_that_wait() {
     check(
         &observed,
         &expect![[r"
-        services: create Service llm-0
-        service-accounts: create ServiceAccount llm
-        roles: create Role grove.io:pcs:llm
-        role-bindings: create RoleBinding grove.io:pcs:llm
-        gangs: create PodGang llm-0
-        cliques: create PodClique llm-0-prefill
-        wait: NameConflict PodCliques that start after others are not created: Secret llm-ic-sat exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-        wait: NameConflict Secret llm-ic-sat exists and PodCliqueSet llm does not control it; rename or delete it to free the name
-        requeue: after 10s
-    "]],
+            revisions: create ControllerRevision llm-190a37f093cc17502
+            services: create Service llm-0
+            service-accounts: create ServiceAccount llm
+            roles: create Role grove.io:pcs:llm
+            role-bindings: create RoleBinding grove.io:pcs:llm
+            gangs: create PodGang llm-0
+            cliques: create PodClique llm-0-prefill
+            wait: NameConflict PodCliques that start after others are not created: Secret llm-ic-sat exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            wait: NameConflict Secret llm-ic-sat exists and PodCliqueSet llm does not control it; rename or delete it to free the name
+            requeue: after 10s
+        "]],
     );
 }
 

@@ -71,27 +71,6 @@ fn unsupported_fields_are_in_the_status_until_they_are_removed() {
     assert!(status.conditions.iter().all(|condition| condition.type_ != "UnsupportedFields"));
 }
 
-#[test]
-fn outdated_pods_are_in_the_status_until_they_are_recreated() {
-    let changed = SET.replace("{name: prefill, labels: {team: x}", "{name: prefill, labels: {team: z}");
-    let old = with_pods(executed(new(SET)), 1, 1);
-    let mut observed = Observed { children: old.children.clone(), ..new(&changed) };
-    let status = status_of(&observed, &ExecutionResult::default(), at(1));
-    let outdated = status.conditions.iter().find(|condition| condition.type_ == "PodsOutdated").expect("the condition");
-    assert_eq!((outdated.status.as_str(), outdated.reason.as_str()), ("True", "TemplateChanged"));
-    assert_eq!(
-        outdated.message,
-        "pods of llm-0-prefill, llm-1-prefill were created from an older template; this version does not replace running pods; \
-         delete them to recreate them from the current template"
-    );
-    observed.set.status = Some(status.clone());
-    assert_eq!(status_of(&observed, &ExecutionResult::default(), at(2)), status);
-    let current = with_pods(executed(new(&changed)), 1, 1);
-    observed.children = current.children;
-    let status = status_of(&observed, &ExecutionResult::default(), at(3));
-    assert!(status.conditions.iter().all(|condition| condition.type_ != "PodsOutdated"), "{status:?}");
-}
-
 /// Dynamo's operator regards a restart as completed once `observedGeneration` is the generation.
 #[test]
 fn the_observed_generation_advances_after_the_pods_are_new() {

@@ -1,0 +1,8 @@
+//! Updates of the pods of a clique ([ADR 35](../../../docs/adr/0035-rolling-updates.md)): which outdated pods are replaced now (`plan`), and the
+//! progress (`status`). pcs-controller decides when it is the turn of the clique, and writes the new template together with the turn.
+
+mod plan;
+mod status;
+
+pub(crate) use plan::{count_outdated, is_in_progress, outdated_pods};
+pub(crate) use status::{PodCounts, progress};

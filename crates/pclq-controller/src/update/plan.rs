@@ -1,0 +1,99 @@
+//! Which outdated pods are replaced now. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api_types::labels::{self, Component};
+use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
+use grove_controller::slim_pod::SlimPod;
+use kube::ResourceExt;
+
+use crate::observed::ObservedClique;
+
+/// The number of pods that may be unavailable because of the update, unless the minimum of the clique demands more of them.
+const MAX_UNAVAILABLE: i32 = 1;
+
+/// The hashes of the template of a clique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hashes<'a> {
+    /// That of the whole set.
+    pub(super) generation: &'a str,
+    /// That of the pods of the clique.
+    pub(super) pods: &'a str,
+}
+
+impl<'a> Hashes<'a> {
+    /// The hashes that pcs-controller has written; `None` if a user removed one.
+    pub(super) fn of(clique: &'a PodClique) -> Option<Self> {
+        let generation = clique.annotations().get(labels::GENERATION_HASH)?;
+        let pods = clique.labels().get(labels::TEMPLATE_HASH)?;
+        Some(Self { generation, pods })
+    }
+
+    /// Whether the progress is that of the update to this template.
+    pub(super) fn are_of(self, progress: &PodCliqueUpdateProgress) -> bool {
+        self.pods == progress.pod_template_hash && self.generation == progress.pod_clique_set_generation_hash
+    }
+
+    /// Whether the update replaces the pod: it was created from another template, or before the turn of its replica of a scaling group. Such a replica
+    /// is replaced as a whole, also if only the template of another clique has changed.
+    pub(super) fn are_outdated_in(self, clique: &PodClique, pod: &SlimPod) -> bool {
+        if is_member(clique) && self.have_turn(clique) {
+            return pod.annotations().get(labels::UPDATE_TURN).is_none_or(|turn| turn != self.generation);
+        }
+        pod.labels().get(labels::TEMPLATE_HASH).is_none_or(|of_pod| of_pod != self.pods)
+    }
+
+    /// Whether it is the turn of the clique: its outdated pods are replaced.
+    pub(super) fn have_turn(self, clique: &PodClique) -> bool {
+        clique.annotations().get(labels::UPDATE_TURN).is_some_and(|turn| turn == self.generation)
+    }
+}
+
+/// Whether the pods are being updated to the template of the clique.
+pub(crate) fn is_in_progress(progress: Option<&PodCliqueUpdateProgress>) -> bool {
+    progress.is_some_and(|progress| progress.update_ended_at.is_none())
+}
+
+/// The number of live pods that the update replaces.
+pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
+    let Some(hashes) = Hashes::of(&observed.clique) else { return 0 };
+    observed.live().filter(|pod| hashes.are_outdated_in(&observed.clique, pod)).count()
+}
+
+/// The indices of the pods that are replaced now. `by_index` are the live pods.
+///
+/// The pods of a replica of a scaling group are replaced together, because it is a unit of its own. Those of other cliques are replaced one
+/// after the other.
+///
+/// Nothing is replaced before the status shows that the update has begun. Otherwise a change back to the former template could look like an
+/// update that has ended, while a pod is being replaced.
+pub(crate) fn outdated_pods(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
+    let clique = &observed.clique;
+    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let hashes = Hashes::of(clique).filter(|hashes| hashes.have_turn(clique));
+    let Some(hashes) = hashes.filter(|hashes| progress.is_some_and(|progress| hashes.are_of(progress))) else {
+        return BTreeSet::new();
+    };
+    let is_outdated = |pod: &SlimPod| hashes.are_outdated_in(clique, pod);
+    if is_member(clique) {
+        return by_index.iter().filter(|(_, pod)| is_outdated(pod)).map(|(index, _)| *index).collect();
+    }
+    let replicas = clique.spec.replicas.max(0);
+    let unit = |index: i32| {
+        let pod = by_index.get(&index);
+        Unit {
+            index,
+            is_outdated: pod.is_some_and(|pod| is_outdated(pod)),
+            availability: if pod.is_some_and(|pod| pod.is_ready()) { Availability::Full } else { Availability::None },
+        }
+    };
+    let units: Vec<_> = (0..replicas).map(unit).collect();
+    let min_available = clique.spec.min_available.unwrap_or(replicas);
+    next_units(&units, Bounds { max_unavailable: MAX_UNAVAILABLE, min_available }).into_iter().collect()
+}
+
+/// Whether the clique belongs to a scaling group.
+fn is_member(clique: &PodClique) -> bool {
+    clique.labels().get(labels::COMPONENT).is_some_and(|component| component == Component::GroupPodClique.value())
+}

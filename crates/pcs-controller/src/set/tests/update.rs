@@ -1,0 +1,306 @@
+//! Updates of a set: which replica gets the new template when. pclq-controller is played by the test.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use grove_api_types::expansion::{OmittedMinima, Revision};
+use grove_api_types::labels;
+use grove_api_types::scheduler_v1alpha1::PodGang;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, PodCliqueUpdateProgress};
+use grove_controller::executor::ExecutionResult;
+use grove_controller::plan::{PatchBody, Step};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{CHILD_KINDS, Observed, change, new, stored};
+
+/// A set of three replicas with two cliques, whose pods have this image.
+fn set(image: &str) -> Observed {
+    new(&format!(
+        "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {{name: s, namespace: prod, uid: u-set}}
+spec:
+  replicas: 3
+  template:
+    cliques:
+    - {{name: a, spec: {{roleName: a, replicas: 1, podSpec: {{containers: [{{name: c, image: {image}}}]}}}}}}
+    - {{name: b, spec: {{roleName: b, replicas: 1, podSpec: {{containers: [{{name: c, image: {image}}}]}}}}}}
+"
+    ))
+}
+
+/// A set in the course of updates. The letters are the images of its templates.
+struct Film {
+    observed: Observed,
+    revisions: BTreeMap<String, Arc<Revision>>,
+    now: i64,
+    log: String,
+}
+
+impl Film {
+    /// The set after all pods of its first template are ready.
+    fn new() -> Self {
+        let mut film = Self { observed: set("A"), revisions: BTreeMap::new(), now: 0, log: String::new() };
+        film.remember();
+        film.settle();
+        film.log.clear();
+        film
+    }
+
+    fn remember(&mut self) {
+        let template = self.observed.set.spec.template.clone();
+        let revision = Revision::new(template, OmittedMinima::default());
+        let hash = revision.hashes().generation_hash.clone();
+        self.observed.revision = Arc::new(revision);
+        self.revisions.insert(hash, Arc::clone(&self.observed.revision));
+    }
+
+    /// The user writes another template.
+    fn write(&mut self, image: &str) {
+        let _ = writeln!(self.log, "template {image}");
+        self.observed.set.spec.template = set(image).set.spec.template;
+        self.remember();
+    }
+
+    /// The replicas as the caches show them: the images of their cliques, with `!` if a clique has its turn, and with `~` if its pod is not ready.
+    fn state(&self) -> String {
+        let clique = |index: usize, name: &str| {
+            let Some(clique) = self.observed.children.get::<PodClique>(&format!("s-{index}-{name}")) else {
+                return "-".to_owned();
+            };
+            let image = clique.spec.pod_spec.get("containers").expect("containers")[0]["image"].clone();
+            let turn = if clique.annotations().contains_key(labels::UPDATE_TURN) { "!" } else { "" };
+            let ready = clique.status.as_ref().map_or(0, |status| status.ready_replicas);
+            format!("{}{turn}{}", image.as_str().expect("an image"), if ready > 0 { "" } else { "~" })
+        };
+        let replica = |index: usize| clique(index, "a") + &clique(index, "b");
+        (0..3).map(replica).collect::<Vec<_>>().join(" ")
+    }
+
+    /// One reconcile of the set.
+    fn reconcile(&mut self) {
+        self.now += 1;
+        let mut observed = self.observed.clone().expanded();
+        let earlier = observed.earlier_revisions();
+        observed.assign_revisions(&earlier, &self.revisions);
+        let plan = super::super::plan::plan(&observed);
+        for step in plan.steps() {
+            match step {
+                Step::Create(create) => {
+                    assert!(CHILD_KINDS.apply_create(create, &mut self.observed.children, stored), "{step}");
+                }
+                Step::Patch(patch) => {
+                    let PatchBody::Merge(change) = &patch.change else { panic!("{step}") };
+                    self.patch(patch.target.resource.kind.as_str(), &patch.target.name, &change.value());
+                }
+                other @ (Step::Adopt(_) | Step::Delete(_)) => panic!("{other}"),
+            }
+        }
+        let now = Timestamp::from_second(self.now).expect("a time");
+        let status = super::super::status::status(&observed, &plan, &ExecutionResult::default(), now);
+        self.observed.set.status = Some(status);
+        let _ = writeln!(self.log, "{}{}", self.state(), self.progress());
+    }
+
+    /// What the status says about the update.
+    fn progress(&self) -> String {
+        let progress = self.observed.set.status.as_ref().and_then(|status| status.update_progress.as_ref());
+        let Some(progress) = progress else { return String::new() };
+        let current: Vec<_> = progress.currently_updating.iter().map(|entry| entry.replica_index).collect();
+        let ended = if progress.update_ended_at.is_some() { ", ended" } else { "" };
+        format!("  updating {current:?}{ended}")
+    }
+
+    fn patch(&mut self, kind: &str, name: &str, body: &serde_json::Value) {
+        match kind {
+            "PodClique" => change::<PodClique>(&mut self.observed, name, |clique| merge(clique, body)),
+            "PodGang" => change::<PodGang>(&mut self.observed, name, |gang| merge(gang, body)),
+            "ControllerRevision" => {}
+            other => panic!("a patch of a {other}"),
+        }
+    }
+
+    /// pclq-controller takes down the pods of all cliques with a turn for another template, or reports that new pods are ready.
+    fn pods(&mut self, is_ready: bool) {
+        for clique in self.observed.children.by_name_mut::<PodClique>().values_mut() {
+            report(Arc::make_mut(clique), is_ready);
+        }
+    }
+
+    /// Reconciles until nothing changes. All pods become ready.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let before = (self.state(), self.progress());
+            self.reconcile();
+            self.pods(false);
+            self.pods(true);
+            if before == (self.state(), self.progress()) {
+                return;
+            }
+        }
+        panic!("the update does not end:\n{}", self.log);
+    }
+
+    #[track_caller]
+    fn check(&self, expected: &Expect) {
+        expected.assert_eq(&self.log);
+    }
+}
+
+fn merge<K: serde::Serialize + serde::de::DeserializeOwned>(object: &mut K, patch: &serde_json::Value) {
+    let mut value = serde_json::to_value(&*object).expect("JSON");
+    json_patch::merge(&mut value, patch);
+    *object = serde_json::from_value(value).expect("the object");
+}
+
+fn report(clique: &mut PodClique, is_ready: bool) {
+    let hash = clique.labels()[labels::TEMPLATE_HASH].clone();
+    let generation = clique.annotations()[labels::GENERATION_HASH].clone();
+    let mut status = clique.status.clone().unwrap_or_default();
+    let has_turn = clique.annotations().contains_key(labels::UPDATE_TURN);
+    let is_new = status.current_pod_template_hash.as_ref() == Some(&hash);
+    if !is_ready && has_turn && !is_new {
+        status.ready_replicas = 0;
+        status.update_progress = Some(progress(&generation, &hash, false));
+    } else if is_ready && (has_turn || status == PodCliqueStatus::default()) {
+        status = PodCliqueStatus {
+            ready_replicas: 1,
+            current_pod_template_hash: Some(hash.clone()),
+            update_progress: Some(progress(&generation, &hash, true)),
+            ..status
+        };
+    }
+    clique.status = Some(status);
+}
+
+fn progress(generation: &str, hash: &str, has_ended: bool) -> PodCliqueUpdateProgress {
+    PodCliqueUpdateProgress {
+        update_ended_at: has_ended.then_some(Time(Timestamp::UNIX_EPOCH)),
+        pod_clique_set_generation_hash: generation.to_owned(),
+        pod_template_hash: hash.to_owned(),
+        ..PodCliqueUpdateProgress::default()
+    }
+}
+
+#[test]
+fn one_replica_is_updated_after_the_other() {
+    let mut film = Film::new();
+    film.write("B");
+    film.settle();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        B!B! B!B! AA  updating [1]
+        B!B! B!B! B!B!  updating [2]
+        B!B! B!B! B!B!  updating [], ended
+        BB BB BB  updating [], ended
+        BB BB BB  updating [], ended
+    "]]);
+}
+
+#[test]
+fn the_next_replica_waits_until_the_pods_are_ready() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    film.pods(false);
+    film.reconcile();
+    film.reconcile();
+    film.pods(true);
+    film.reconcile();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        B!~B!~ AA AA  updating [0]
+        B!~B!~ AA AA  updating [0]
+        B!B! B!B! AA  updating [1]
+    "]]);
+}
+
+/// B never becomes ready.
+#[test]
+fn a_correction_replaces_a_blocked_replica_at_once() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    film.pods(false);
+    film.reconcile();
+    film.write("C");
+    film.settle();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        B!~B!~ AA AA  updating [0]
+        template C
+        C!~C!~ AA AA  updating [0]
+        C!C! C!C! AA  updating [1]
+        C!C! C!C! C!C!  updating [2]
+        C!C! C!C! C!C!  updating [], ended
+        CC CC CC  updating [], ended
+        CC CC CC  updating [], ended
+    "]]);
+}
+
+#[test]
+fn a_change_back_ends_when_all_pods_are_of_the_first_template() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    film.pods(false);
+    film.write("A");
+    film.reconcile();
+    film.pods(false);
+    film.reconcile();
+    film.pods(true);
+    film.settle();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        template A
+        A!~A!~ A!A! A!A!  updating [0]
+        A!~A!~ A!A! A!A!  updating [0]
+        A!A! A!A! A!A!  updating [], ended
+        AA AA AA  updating [], ended
+        AA AA AA  updating [], ended
+    "]]);
+}
+
+#[test]
+fn a_deleted_clique_is_created_from_the_revision_of_its_replica() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    film.observed.children.by_name_mut::<PodClique>().remove("s-2-a");
+    film.reconcile();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        B!B! AA A~A  updating [0]
+    "]]);
+}
+
+/// A user has deleted the history.
+#[test]
+fn a_replica_of_an_unknown_revision_stays_as_it_is_until_its_turn() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    let current = film.observed.revision.hashes().generation_hash.clone();
+    film.revisions.retain(|hash, _| *hash == current);
+    film.observed.children.by_name_mut::<PodClique>().remove("s-2-a");
+    film.reconcile();
+    film.pods(false);
+    film.pods(true);
+    film.reconcile();
+    film.check(&expect![[r"
+        template B
+        B!B! AA AA  updating [0]
+        B!B! AA -A  updating [0]
+        B!B! AA B!~B!  updating [2]
+    "]]);
+}

@@ -1,0 +1,152 @@
+//! The `ControllerRevision`s of a set: one for each template of the last updates. A user rolls back by writing the template of one into the set.
+
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+
+use grove_api_types::events;
+use grove_api_types::expansion::Revision;
+use grove_api_types::labels::{self, Component};
+use grove_api_types::names::{PodCliqueSetName, RevisionName};
+use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetTemplateSpec};
+use grove_controller::children::{
+    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, decode_fields_of_child,
+};
+use grove_controller::plan::Step;
+use grove_runtime::rbac::{PolicyRule, Verb};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::children::desired::{self, metadata};
+use crate::children::drift::restored;
+
+/// How many earlier revisions stay.
+const LIMIT: usize = 10;
+
+/// One that cannot be created blocks nothing else.
+const FAILURE_DOMAIN: i32 = -3;
+
+/// A revision as Grove writes it and as the cache stores it: without the template.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Resource)]
+#[resource(inherit = ControllerRevision)]
+pub(crate) struct SlimRevision {
+    /// Its metadata.
+    pub(crate) metadata: ObjectMeta,
+    /// Its number: that of a later template is higher.
+    pub(crate) revision: i64,
+    /// A merge patch that writes the template into the set. Immutable; `None` in the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+}
+
+impl<'de> Deserialize<'de> for SlimRevision {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            #[serde(default)]
+            revision: i64,
+        }
+        let (metadata, fields) = decode_fields_of_child::<PodCliqueSet, _, Fields>(from)?;
+        Ok(Self { metadata, revision: fields.map_or(0, |fields| fields.revision), data: None })
+    }
+}
+
+/// The template in a revision; `None` if it has another form.
+pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodCliqueSetTemplateSpec> {
+    let template = revision.data.0.pointer("/spec/template")?;
+    serde_json::from_value(template.clone()).ok()
+}
+
+/// Which revisions a set has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    /// The number of the current revision.
+    number: i64,
+    /// The names of the earlier ones that stay.
+    kept: BTreeSet<String>,
+}
+
+impl History {
+    /// The history of a set whose current template has this hash. The last [`LIMIT`] earlier revisions stay, those that objects of the set name,
+    /// and during an update all.
+    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, is_updating): (&BTreeSet<String>, bool)) -> Self {
+        let hash_of = |revision: &SlimRevision| revision.labels().get(labels::GENERATION_HASH).cloned();
+        let revisions = || children.of_kind::<SlimRevision>();
+        let (current, mut earlier): (Vec<_>, Vec<_>) =
+            revisions().partition(|revision| hash_of(revision).as_deref() == Some(hash));
+        earlier.sort_by_key(|revision| std::cmp::Reverse((revision.revision, revision.name_any())));
+        let latest = earlier.first().map_or(0, |revision| revision.revision);
+        let number = current.iter().map(|revision| revision.revision).find(|number| *number > latest);
+        let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(&hash));
+        let kept = earlier.iter().enumerate();
+        let kept = kept.filter(|(position, revision)| is_updating || *position < LIMIT || is_used(revision));
+        Self {
+            number: number.unwrap_or(latest.saturating_add(1)),
+            kept: kept.map(|(_, revision)| revision.name_any()).collect(),
+        }
+    }
+}
+
+/// A kind of owners of revisions.
+pub(crate) trait RevisionOwner: OwnerKind {
+    /// The set, its current revision, and the earlier ones that stay.
+    fn revisions<'r, 'a: 'r>(expansion: &'r Self::Expansion<'a>) -> (&'r PodCliqueSet, &'r Revision, &'r History);
+}
+
+/// The revisions of a set.
+pub(crate) struct Revisions<Owner>(PhantomData<fn() -> Owner>);
+
+impl<Owner> Revisions<Owner> {
+    /// The row in the table of child kinds.
+    pub(crate) const ROW: Self = Self(PhantomData);
+}
+
+impl<Owner: RevisionOwner> ChildKind for Revisions<Owner> {
+    type Owner = Owner;
+    type Object = SlimRevision;
+
+    const STAGE: &'static str = "revisions";
+    const EVENTS: ChildEvents = ChildEvents {
+        created_or_updated: None,
+        create_or_update_failed: events::CONTROLLER_REVISION_FAILED,
+        deleted: None,
+    };
+
+    fn rules() -> Vec<PolicyRule> {
+        let manage = "store the templates of the sets";
+        let get = "read the template of a replica that is updated later";
+        vec![
+            PolicyRule::for_resource::<ControllerRevision>(&Verb::MANAGE, manage),
+            PolicyRule::for_resource::<ControllerRevision>(&[Verb::Get], get),
+        ]
+    }
+
+    fn desired<'r, 'a: 'r>(
+        expansion: &'r Owner::Expansion<'a>,
+    ) -> impl Iterator<Item = DesiredChild<'r, impl FnOnce() -> SlimRevision>> {
+        let (set, current, history) = Owner::revisions(expansion);
+        let hash = &current.hashes().generation_hash;
+        let name = RevisionName::of_set(&PodCliqueSetName::new(set.name_any()), hash).to_string();
+        let of_build = name.clone();
+        let build = move || revision(set, current, (&of_build, history.number));
+        std::iter::once(DesiredChild::new(name, build).in_failure_domain(FAILURE_DOMAIN))
+    }
+
+    fn patch(live: &SlimRevision, desired: SlimRevision) -> Option<Step> {
+        restored(live, desired, |revision| json!({ "revision": revision.revision }))
+    }
+
+    fn is_deletable(live: &SlimRevision, expansion: &Owner::Expansion<'_>) -> bool {
+        let (_, _, history) = Owner::revisions(expansion);
+        !history.kept.contains(&live.name_any())
+    }
+}
+
+fn revision(set: &PodCliqueSet, current: &Revision, (name, number): (&str, i64)) -> SlimRevision {
+    let own = [(labels::NAME, name), (labels::GENERATION_HASH, current.hashes().generation_hash.as_str())];
+    let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::Revision, own);
+    let data = json!({ "spec": { "template": &current.template } });
+    SlimRevision { metadata: metadata(set, name, labels), revision: number, data: Some(data) }
+}

@@ -1,0 +1,91 @@
+//! When a replica of a set or of a scaling group gets the current template. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grove_api_types::conditions::available;
+use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
+use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
+use grove_controller::children::DesiredChild;
+use grove_controller::plan::Waiting;
+use grove_runtime::caches::Delta;
+
+/// A replica in an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaState {
+    /// Its index.
+    pub(crate) index: i32,
+    /// The hash of the earlier revision that its objects name, if it is not built from the current one.
+    pub(crate) earlier: Option<String>,
+    /// How much it serves.
+    pub(crate) availability: Availability,
+}
+
+/// The replicas that keep an earlier revision now, with its hash. With `OnDelete`, none does: the user replaces the pods.
+pub(crate) fn earlier_revisions(set: &PodCliqueSet, states: &[ReplicaState], bounds: Bounds) -> BTreeMap<i32, String> {
+    if set.spec.is_updated_on_delete() {
+        return BTreeMap::new();
+    }
+    let unit = |state: &ReplicaState| {
+        let ReplicaState { index, earlier, availability } = state;
+        Unit { index: *index, is_outdated: earlier.is_some(), availability: *availability }
+    };
+    let turns: BTreeSet<_> = next_units(&states.iter().map(unit).collect::<Vec<_>>(), bounds).into_iter().collect();
+    let waiting = states.iter().filter(|state| !turns.contains(&state.index));
+    waiting.filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
+}
+
+/// Whether Grove is replacing the pods of the set by those of the template with this hash.
+pub(crate) fn is_open(set: &PodCliqueSet, hash: &str) -> bool {
+    let Some(status) = &set.status else { return false };
+    !set.spec.is_updated_on_delete() && (has_other_template(status, hash) || is_in_progress(status))
+}
+
+/// Whether a set begins or ends an update.
+pub(crate) fn has_changed(delta: &Delta<PodCliqueSet>) -> bool {
+    let state = |set: &Option<Arc<PodCliqueSet>>| {
+        let status = set.as_ref()?.status.as_ref()?;
+        Some((status.current_generation_hash.clone(), is_in_progress(status)))
+    };
+    state(&delta.old) != state(&delta.new)
+}
+
+/// Whether the template has changed since the status was written.
+pub(super) fn has_other_template(status: &PodCliqueSetStatus, hash: &str) -> bool {
+    status.current_generation_hash.as_ref().is_some_and(|current| current != hash)
+}
+
+pub(super) fn is_in_progress(status: &PodCliqueSetStatus) -> bool {
+    status.update_progress.as_ref().is_some_and(|progress| progress.update_ended_at.is_none())
+}
+
+/// What an update means for the replicas of a set or of a scaling group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turns {
+    /// Whether an update is in progress.
+    pub(crate) is_open: bool,
+    /// The replicas whose outdated pods are replaced now.
+    pub(crate) given: BTreeSet<i32>,
+    /// The replicas that keep an earlier revision.
+    pub(crate) earlier: BTreeSet<i32>,
+    /// Those whose revision does not exist, with the reason for the user: their objects stay as they are.
+    pub(crate) unknown: BTreeMap<i32, Waiting>,
+}
+
+impl Turns {
+    /// Adds a replica whose revision of this name does not exist.
+    pub(crate) fn add_unknown(&mut self, replica: i32, revision: &str) {
+        let message = format!(
+            "replica {replica} stays as it is until its update, because ControllerRevision {revision} does not exist"
+        );
+        self.unknown.insert(replica, Waiting::new(available::REVISION_NOT_FOUND, message));
+    }
+
+    /// The child of the replica, which stays as it is if the revision is unknown.
+    pub(crate) fn apply_to<'a, B>(&'a self, replica: i32, child: DesiredChild<'a, B>) -> DesiredChild<'a, B> {
+        match self.unknown.get(&replica) {
+            Some(waiting) => child.kept_as_it_is(|| waiting.clone()),
+            None => child,
+        }
+    }
+}

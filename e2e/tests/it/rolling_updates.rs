@@ -1,0 +1,305 @@
+//! A changed template replaces the pods: one replica of the set after the other, and within it one unit after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use e2e::watch_history::{Change, WatchHistory};
+use e2e::{Namespace, NamespaceState, fixtures, in_namespace, namespace_state::is_ready};
+use grove_api_types::deletion::is_terminating;
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+const FIRST_IMAGE: &str = "registry.k8s.io/pause:3.10";
+const NEW_IMAGE: &str = "registry.k8s.io/pause:3.9";
+const THIRD_IMAGE: &str = "registry.k8s.io/pause:3.8";
+
+fn image(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref()).expect("an image")
+}
+
+fn label<'p>(pod: &'p Pod, key: &str) -> &'p str {
+    pod.labels().get(key).map_or("", String::as_str)
+}
+
+/// The pods of the cliques whose names end with this.
+fn pods_of<'a>(state: &'a NamespaceState, clique: &str) -> Vec<&'a Pod> {
+    state.active_pods().filter(|pod| label(pod, labels::POD_CLIQUE).ends_with(clique)).collect()
+}
+
+/// Changes fields of the cliques at these positions of the template, in one patch.
+async fn change(ns: &Namespace, cliques: &[usize], fields: &[(&str, Value)]) {
+    let change = cliques.iter().flat_map(|clique| {
+        fields.iter().map(move |(path, value)| {
+            json!({ "op": "add", "path": format!("/spec/template/cliques/{clique}/{path}"), "value": value })
+        })
+    });
+    let patch = Patch::Json::<()>(serde_json::from_value(change.collect()).expect("a patch"));
+    let patched = ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
+    patched.expect("the template is patched");
+}
+
+async fn change_image(ns: &Namespace, cliques: &[usize], image: &str) {
+    change(ns, cliques, &[("spec/podSpec/containers/0/image", json!(image))]).await;
+}
+
+/// Whether the set has observed its generation, and its last update has ended.
+fn has_ended(state: &NamespaceState) -> bool {
+    let Some(set) = state.sets.get("llm") else { return false };
+    let Some(status) = &set.status else { return false };
+    let progress = status.update_progress.as_ref();
+    status.observed_generation == set.metadata.generation
+        && progress.is_some_and(|progress| progress.update_ended_at.is_some() && progress.currently_updating.is_empty())
+}
+
+/// Waits until the update has ended. Then all pods of these cliques have this image.
+async fn wait_for_end(ns: &Namespace, cliques: &[&str], image_of_all: &str) -> NamespaceState {
+    let state = ns.wait_for("the update has ended", has_ended).await;
+    assert!(state.is_available("llm"), "the update ended before the set is available");
+    for clique in cliques {
+        for pod in pods_of(&state, clique) {
+            assert_eq!(image(pod), image_of_all, "{}", pod.name_any());
+            assert!(is_ready(pod), "{}", pod.name_any());
+        }
+    }
+    state
+}
+
+async fn available(ns: &Namespace, yaml: &str) -> NamespaceState {
+    ns.create_yaml::<PodCliqueSet>(yaml).await;
+    let is_settled = |state: &NamespaceState| {
+        state.sets.contains_key("llm") && state.is_available("llm") && state.status_is_current() && all_are_ready(state)
+    };
+    ns.wait_for("the set is available", is_settled).await
+}
+
+/// Whether all desired pods are ready.
+fn all_are_ready(state: &NamespaceState) -> bool {
+    let has_all = |clique: &PodClique| {
+        let desired = usize::try_from(clique.spec.replicas).expect("not negative");
+        state.ready_indices(&clique.name_any()).len() == desired
+    };
+    state.cliques.values().all(has_all)
+}
+
+fn uids(pods: &[&Pod]) -> BTreeSet<String> {
+    pods.iter().filter_map(|pod| pod.uid()).collect()
+}
+
+/// Asserts after each watch event that at most one unit is down: `unit` is the unit of a pod, and `count` the number of its pods.
+fn assert_one_unit_at_a_time(changes: &[Change<Pod>], is_of: impl Fn(&Pod) -> bool, unit: impl Fn(&Pod) -> String) {
+    let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
+    let mut complete: BTreeMap<String, usize> = BTreeMap::new();
+    for change in changes.iter().filter(|change| is_of(&change.object)) {
+        let name = change.object.name_any();
+        if change.is_deleted {
+            pods.remove(&name);
+        } else {
+            pods.insert(name, change.object.clone());
+        }
+        let mut ready: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in pods.values().filter(|pod| is_ready(pod) && !is_terminating(*pod)) {
+            *ready.entry(unit(pod)).or_default() += 1;
+        }
+        for (unit, count) in &ready {
+            let largest = complete.entry(unit.clone()).or_default();
+            *largest = (*largest).max(*count);
+        }
+        let down: Vec<_> = complete.iter().filter(|(unit, count)| ready.get(*unit).unwrap_or(&0) < *count).collect();
+        assert!(down.len() <= 1, "{down:?} are down after {}", change.object.name_any());
+    }
+}
+
+/// RU-7: pods of a standalone clique, in two replicas of the set.
+#[tokio::test]
+async fn pods_of_a_clique_are_replaced_one_after_the_other() {
+    in_namespace("e2e-ru-7", async |ns| {
+        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+        let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
+        change_image(ns, &[2], NEW_IMAGE).await;
+        let after = wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
+        for clique in ["-frontend", "-prefill"] {
+            assert_eq!(uids(&pods_of(&before, clique)), uids(&pods_of(&after, clique)), "{clique} has not changed");
+        }
+        let is_of = |pod: &Pod| label(pod, labels::POD_CLIQUE).ends_with("-decode");
+        let changes = history.changes().await;
+        assert_one_unit_at_a_time(&changes, is_of, |pod| {
+            format!("{}/{}", label(pod, labels::POD_CLIQUE), label(pod, labels::POD_INDEX))
+        });
+        assert_one_unit_at_a_time(&changes, is_of, |pod| label(pod, labels::SET_REPLICA).to_owned());
+        for clique in ["llm-0-decode", "llm-1-decode"] {
+            let status = after.cliques[clique].status.as_ref().expect("a status");
+            let progress = status.update_progress.as_ref().expect("the progress");
+            assert!(progress.update_ended_at.is_some() && status.updated_replicas == 2, "{status:?}");
+            assert_eq!(status.current_pod_template_hash.as_ref(), Some(&progress.pod_template_hash));
+        }
+    })
+    .await;
+}
+
+/// RU-8: the replicas of a scaling group, each as a whole, although the template of only one clique has changed.
+#[tokio::test]
+async fn replicas_of_a_group_are_replaced_as_a_whole_one_after_the_other() {
+    in_namespace("e2e-ru-8", async |ns| {
+        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+        let before = available(ns, &fixtures::with_scaling_group("llm", 1, "")).await;
+        change_image(ns, &[1], NEW_IMAGE).await;
+        let after = wait_for_end(ns, &["-p"], NEW_IMAGE).await;
+        assert_eq!(
+            uids(&pods_of(&before, "-f")),
+            uids(&pods_of(&after, "-f")),
+            "the standalone clique has not changed"
+        );
+        let (were, are) = (uids(&pods_of(&before, "-d")), uids(&pods_of(&after, "-d")));
+        assert!(were.is_disjoint(&are), "the replicas are replaced as a whole");
+        let is_of = |pod: &Pod| !label(pod, labels::SCALING_GROUP).is_empty();
+        let changes = history.changes().await;
+        assert_one_unit_at_a_time(&changes, is_of, |pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned());
+        let status = after.groups["llm-0-g"].status.clone().expect("a status");
+        assert_eq!((status.updated_replicas, status.available_replicas), (3, 3));
+        assert!(status.update_progress.is_some_and(|progress| progress.update_ended_at.is_some()));
+    })
+    .await;
+}
+
+/// An image that never becomes ready blocks the update of its replica, and the correction replaces it.
+#[tokio::test]
+async fn a_correction_unblocks_an_update() {
+    in_namespace("e2e-ru-correction", async |ns| {
+        let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
+        let broken = [
+            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
+            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
+        ];
+        change(ns, &[2], &broken).await;
+        let is_blocked = |state: &NamespaceState| pods_of(state, "-decode").iter().any(|pod| image(pod) == NEW_IMAGE);
+        let blocked = ns.wait_for("a pod has the new template", is_blocked).await;
+        let old: Vec<_> = pods_of(&blocked, "-decode").into_iter().filter(|pod| image(pod) == FIRST_IMAGE).collect();
+        assert_eq!(old.len(), 3, "one of four pods is replaced");
+        let set = blocked.sets["llm"].status.clone().expect("a status");
+        assert!(set.update_progress.is_some_and(|progress| progress.update_ended_at.is_none()));
+        let correction = [("spec/podSpec/containers/0/image", json!(THIRD_IMAGE)), ("annotations", json!({}))];
+        change(ns, &[2], &correction).await;
+        let after = wait_for_end(ns, &["-decode"], THIRD_IMAGE).await;
+        assert!(uids(&pods_of(&before, "-decode")).is_disjoint(&uids(&pods_of(&after, "-decode"))));
+    })
+    .await;
+}
+
+/// Two changes within a moment lead to the last template, and a change back to the first one ends when all pods have it.
+#[tokio::test]
+async fn changes_in_quick_succession_lead_to_the_last_template() {
+    in_namespace("e2e-ru-quick", async |ns| {
+        available(ns, &fixtures::three_cliques("llm", 1)).await;
+        change_image(ns, &[0, 1, 2], NEW_IMAGE).await;
+        change_image(ns, &[0, 1, 2], THIRD_IMAGE).await;
+        wait_for_end(ns, &["-frontend", "-prefill", "-decode"], THIRD_IMAGE).await;
+        change_image(ns, &[1], NEW_IMAGE).await;
+        let has_begun = |state: &NamespaceState| pods_of(state, "-prefill").iter().any(|pod| image(pod) == NEW_IMAGE);
+        ns.wait_for("a pod is replaced", has_begun).await;
+        change_image(ns, &[1], THIRD_IMAGE).await;
+        wait_for_end(ns, &["-frontend", "-prefill", "-decode"], THIRD_IMAGE).await;
+    })
+    .await;
+}
+
+/// A set scales, and so do its cliques and groups, in the middle of an update.
+#[tokio::test]
+async fn an_update_continues_while_the_set_scales() {
+    in_namespace("e2e-ru-scale", async |ns| {
+        available(ns, &fixtures::with_scaling_group("llm", 2, "")).await;
+        change_image(ns, &[0, 1, 2], NEW_IMAGE).await;
+        let has_begun = |state: &NamespaceState| state.active_pods().any(|pod| image(pod) == NEW_IMAGE);
+        ns.wait_for("the update has begun", has_begun).await;
+        ns.scale::<PodCliqueScalingGroup>("llm-0-g", 2).await;
+        ns.scale::<PodClique>("llm-1-f", 3).await;
+        ns.scale::<PodCliqueSet>("llm", 3).await;
+        let is_scaled = |state: &NamespaceState| has_ended(state) && state.groups.len() == 3 && all_are_ready(state);
+        let state = ns.wait_for("the update has ended", is_scaled).await;
+        assert!(state.active_pods().all(|pod| image(pod) == NEW_IMAGE));
+        let of_clique = |clique: &str| pods_of(&state, clique).len();
+        assert_eq!((of_clique("llm-1-f"), of_clique("llm-0-g-1-p"), of_clique("llm-0-g-2-p")), (3, 1, 0));
+        ns.scale::<PodCliqueSet>("llm", 1).await;
+        ns.wait_for("the other replicas are deleted", |state| state.groups.len() == 1).await;
+    })
+    .await;
+}
+
+/// OD-1: with `OnDelete`, pods stay until the user deletes them. A change to `OnDelete` ends an update.
+#[tokio::test]
+async fn with_on_delete_the_user_replaces_the_pods() {
+    in_namespace("e2e-od-1", async |ns| {
+        let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
+        let broken = [
+            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
+            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
+        ];
+        change(ns, &[1], &broken).await;
+        let is_blocked = |state: &NamespaceState| pods_of(state, "-prefill").iter().any(|pod| image(pod) == NEW_IMAGE);
+        ns.wait_for("a pod has the new template", is_blocked).await;
+        let strategy = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } });
+        ns.patch::<PodCliqueSet>("llm", strategy).await;
+        let has_new_template = |state: &NamespaceState| {
+            let hash = |clique: &str| state.cliques[clique].labels().get(labels::TEMPLATE_HASH).cloned();
+            has_ended(state) && hash("llm-0-prefill") == hash("llm-1-prefill")
+        };
+        let ended = ns.wait_for("the update has ended", has_new_template).await;
+        let old =
+            |state: &NamespaceState| pods_of(state, "-prefill").iter().filter(|pod| image(pod) == FIRST_IMAGE).count();
+        assert_eq!(old(&ended), 3, "the pods of the other replica stay");
+        change_image(ns, &[2], NEW_IMAGE).await;
+        let of_decode = |state: &NamespaceState| {
+            let hashes =
+                |state: &NamespaceState| state.cliques["llm-0-decode"].labels().get(labels::TEMPLATE_HASH).cloned();
+            has_ended(state) && hashes(state) != hashes(&before)
+        };
+        let state = ns.wait_for("the cliques have the new template", of_decode).await;
+        assert_eq!(uids(&pods_of(&before, "-decode")), uids(&pods_of(&state, "-decode")), "no pod is replaced");
+        for pod in pods_of(&state, "-decode") {
+            ns.delete_object::<Pod>(&pod.name_any()).await;
+        }
+        let are_new = |state: &NamespaceState| {
+            let pods = pods_of(state, "-decode");
+            pods.len() == 4 && pods.iter().all(|pod| image(pod) == NEW_IMAGE && is_ready(pod))
+        };
+        ns.wait_for("the new pods have the new template", are_new).await;
+    })
+    .await;
+}
+
+/// The user writes the template of an earlier revision into the set. A clique that is deleted before its turn has its former template.
+#[tokio::test]
+async fn a_set_is_rolled_back_to_an_earlier_revision() {
+    in_namespace("e2e-ru-rollback", async |ns| {
+        available(ns, &fixtures::three_cliques("llm", 2)).await;
+        let revisions = async || {
+            let list = ns.api::<ControllerRevision>().list(&ListParams::default()).await.expect("the revisions");
+            let mut revisions = list.items;
+            revisions.sort_by_key(|revision| revision.revision);
+            revisions
+        };
+        let first = revisions().await.pop().expect("a revision");
+        let unready = [
+            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
+            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
+        ];
+        change(ns, &[0], &unready).await;
+        let has_begun =
+            |state: &NamespaceState| pods_of(state, "llm-0-frontend").iter().any(|pod| image(pod) == NEW_IMAGE);
+        ns.wait_for("the update has begun", has_begun).await;
+        ns.delete_object::<PodClique>("llm-1-frontend").await;
+        let is_recreated = |state: &NamespaceState| pods_of(state, "llm-1-frontend").iter().any(|pod| is_ready(pod));
+        let state = ns.wait_for("the clique is created again", is_recreated).await;
+        assert_eq!(image(pods_of(&state, "llm-1-frontend")[0]), FIRST_IMAGE, "it is not its turn");
+        assert_eq!(revisions().await.len(), 2);
+        ns.patch::<PodCliqueSet>("llm", first.data.0.clone()).await;
+        wait_for_end(ns, &["-frontend"], FIRST_IMAGE).await;
+        let all = revisions().await;
+        assert_eq!(all.iter().map(|revision| revision.revision).collect::<Vec<_>>(), [Some(2), Some(3)]);
+        assert_eq!(all[1].name_any(), first.name_any(), "the first template is the latest one again");
+    })
+    .await;
+}
