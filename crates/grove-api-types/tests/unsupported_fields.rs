@@ -86,7 +86,7 @@ spec:
 fn unsupported_fields_are_listed_by_path() {
     check(
         ALL_FIELDS,
-        &expect![[r#"
+        &expect![[r"
             spec.template.clusterTopologyName
             spec.template.topologyConstraint
             spec.template.terminationDelay
@@ -94,7 +94,7 @@ fn unsupported_fields_are_listed_by_path() {
             spec.template.cliques[1].rollingUpdate
             spec.template.cliques[2].spec.podSpec.schedulingGroup
             spec.template.podCliqueScalingGroups[0].topologyConstraint
-            spec.template.podCliqueScalingGroups[0].rollingUpdate"#]],
+            spec.template.podCliqueScalingGroups[0].rollingUpdate"]],
     );
 }
 

@@ -20,6 +20,7 @@ use crate::compute_domains::{AwaitedDomain, ComputeDomains};
 use crate::native_gangs::Incarnations;
 use crate::startup::IdentityCaches;
 use crate::topology::{SETS_BY_TOPOLOGY, Topologies};
+use crate::update;
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
@@ -59,6 +60,8 @@ impl PcsCaches {
         let sets = sets.with_observer(move |delta| of_sets.record(delta));
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
+        // The first request for a cache starts its informer. The table of child kinds requests this one, too.
+        drop(informers.cache_with(update::informer_options()));
         Self {
             sets: informers.cache_with(sets),
             groups: informers.cache_with(groups),

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::configuration::OperatorConfiguration;
-use grove_api_types::rolling_update::Bounds;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
@@ -49,9 +48,6 @@ mod tests;
 pub(crate) use self::desired::CHILD_KINDS;
 pub(crate) use self::observed::GroupOwner;
 use self::observed::Observed;
-
-/// The number of replicas that an update replaces at a time.
-const MAX_UNAVAILABLE: i32 = 1;
 
 pub(crate) type Context = reconciler::Context<GroupReconciler>;
 
@@ -150,9 +146,6 @@ impl Reconciler for GroupReconciler {
 }
 
 /// Builds the group from the revision that the set has chosen, and lets each replica keep its revision until its turn.
-///
-/// No replica has its turn before the status shows that the update has begun: otherwise, a change back to the former template could look like an
-/// update that has ended.
 async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed, ReconcileError> {
     let chosen = observed.target_hash().map(str::to_owned);
     let parts = observed.set.clone().zip(observed.revision.clone()).zip(chosen);
@@ -168,11 +161,7 @@ async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed,
         None => observed,
     };
     let states = observed.replica_states();
-    let progress = observed.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
-    let has_begun = progress.is_some_and(|progress| progress.pod_clique_set_generation_hash == target);
-    let max_unavailable = if has_begun { MAX_UNAVAILABLE } else { 0 };
-    let bounds = Bounds { max_unavailable, min_available: observed.group.spec.min_available.unwrap_or(1) };
-    let earlier = update::earlier_revisions(&set, &states, bounds);
+    let earlier = observed.earlier_revisions(&set, &states);
     let unread: BTreeSet<_> = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
     revisions.extend(update::read_revisions(&client, &set, &current, unread).await?);
     let is_open = is_current && update::is_open(&set, &target);

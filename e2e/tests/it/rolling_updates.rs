@@ -55,17 +55,17 @@ fn has_ended(state: &NamespaceState) -> bool {
         && progress.is_some_and(|progress| progress.update_ended_at.is_some() && progress.currently_updating.is_empty())
 }
 
-/// Waits until the update has ended. Then all pods of these cliques have this image.
+/// Waits until the update has ended. Then all pods of these cliques have this image, and the set is available. Returns the state when all pods are
+/// ready.
 async fn wait_for_end(ns: &Namespace, cliques: &[&str], image_of_all: &str) -> NamespaceState {
     let state = ns.wait_for("the update has ended", has_ended).await;
     assert!(state.is_available("llm"), "the update ended before the set is available");
     for clique in cliques {
         for pod in pods_of(&state, clique) {
             assert_eq!(image(pod), image_of_all, "{}", pod.name_any());
-            assert!(is_ready(pod), "{}", pod.name_any());
         }
     }
-    state
+    ns.wait_for("all pods are ready", |state| has_ended(state) && all_are_ready(state)).await
 }
 
 async fn available(ns: &Namespace, yaml: &str) -> NamespaceState {
@@ -89,10 +89,14 @@ fn uids(pods: &[&Pod]) -> BTreeSet<String> {
     pods.iter().filter_map(|pod| pod.uid()).collect()
 }
 
-/// Asserts after each watch event that at most one unit is down: `unit` is the unit of a pod, and `count` the number of its pods.
-fn assert_one_unit_at_a_time(changes: &[Change<Pod>], is_of: impl Fn(&Pod) -> bool, unit: impl Fn(&Pod) -> String) {
+/// Asserts after each watch event that at most one unit is down. `unit` is the unit of a pod, and `needed` how many of its pods must be ready.
+fn assert_one_unit_at_a_time(
+    changes: &[Change<Pod>],
+    is_of: impl Fn(&Pod) -> bool,
+    (unit, needed): (impl Fn(&Pod) -> String, usize),
+) {
     let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
-    let mut complete: BTreeMap<String, usize> = BTreeMap::new();
+    let mut complete = BTreeSet::new();
     for change in changes.iter().filter(|change| is_of(&change.object)) {
         let name = change.object.name_any();
         if change.is_deleted {
@@ -104,13 +108,24 @@ fn assert_one_unit_at_a_time(changes: &[Change<Pod>], is_of: impl Fn(&Pod) -> bo
         for pod in pods.values().filter(|pod| is_ready(pod) && !is_terminating(*pod)) {
             *ready.entry(unit(pod)).or_default() += 1;
         }
-        for (unit, count) in &ready {
-            let largest = complete.entry(unit.clone()).or_default();
-            *largest = (*largest).max(*count);
-        }
-        let down: Vec<_> = complete.iter().filter(|(unit, count)| ready.get(*unit).unwrap_or(&0) < *count).collect();
+        let is_up = |unit: &String| ready.get(unit).is_some_and(|count| *count >= needed);
+        complete.extend(ready.keys().filter(|unit| is_up(unit)).cloned());
+        let down: Vec<_> = complete.iter().filter(|unit| !is_up(unit)).collect();
         assert!(down.len() <= 1, "{down:?} are down after {}", change.object.name_any());
     }
+    assert!(!complete.is_empty());
+}
+
+/// Asserts after each watch event that the set updates at most one replica.
+fn assert_one_replica_at_a_time(changes: &[Change<PodCliqueSet>]) {
+    let mut updated = BTreeSet::new();
+    for change in changes {
+        let progress = change.object.status.as_ref().and_then(|status| status.update_progress.as_ref());
+        let current: Vec<_> = progress.iter().flat_map(|progress| &progress.currently_updating).collect();
+        assert!(current.len() <= 1, "{current:?}");
+        updated.extend(current.iter().map(|entry| entry.replica_index));
+    }
+    assert_eq!(updated, BTreeSet::from([0, 1]), "each replica has had its turn");
 }
 
 /// RU-7: pods of a standalone clique, in two replicas of the set.
@@ -118,18 +133,19 @@ fn assert_one_unit_at_a_time(changes: &[Change<Pod>], is_of: impl Fn(&Pod) -> bo
 async fn pods_of_a_clique_are_replaced_one_after_the_other() {
     in_namespace("e2e-ru-7", async |ns| {
         let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+        let sets = WatchHistory::default().record::<PodCliqueSet>(ns, |set| *set).await;
         let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
         change_image(ns, &[2], NEW_IMAGE).await;
         let after = wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
         for clique in ["-frontend", "-prefill"] {
             assert_eq!(uids(&pods_of(&before, clique)), uids(&pods_of(&after, clique)), "{clique} has not changed");
         }
-        let is_of = |pod: &Pod| label(pod, labels::POD_CLIQUE).ends_with("-decode");
         let changes = history.changes().await;
-        assert_one_unit_at_a_time(&changes, is_of, |pod| {
-            format!("{}/{}", label(pod, labels::POD_CLIQUE), label(pod, labels::POD_INDEX))
-        });
-        assert_one_unit_at_a_time(&changes, is_of, |pod| label(pod, labels::SET_REPLICA).to_owned());
+        for clique in ["llm-0-decode", "llm-1-decode"] {
+            let is_of = |pod: &Pod| label(pod, labels::POD_CLIQUE) == clique;
+            assert_one_unit_at_a_time(&changes, is_of, (|pod: &Pod| label(pod, labels::POD_INDEX).to_owned(), 1));
+        }
+        assert_one_replica_at_a_time(&sets.changes().await);
         for clique in ["llm-0-decode", "llm-1-decode"] {
             let status = after.cliques[clique].status.as_ref().expect("a status");
             let progress = status.update_progress.as_ref().expect("the progress");
@@ -157,7 +173,9 @@ async fn replicas_of_a_group_are_replaced_as_a_whole_one_after_the_other() {
         assert!(were.is_disjoint(&are), "the replicas are replaced as a whole");
         let is_of = |pod: &Pod| !label(pod, labels::SCALING_GROUP).is_empty();
         let changes = history.changes().await;
-        assert_one_unit_at_a_time(&changes, is_of, |pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned());
+        // One pod of p, and two of d.
+        let replica = |pod: &Pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned();
+        assert_one_unit_at_a_time(&changes, is_of, (replica, 3));
         let status = after.groups["llm-0-g"].status.clone().expect("a status");
         assert_eq!((status.updated_replicas, status.available_replicas), (3, 3));
         assert!(status.update_progress.is_some_and(|progress| progress.update_ended_at.is_some()));

@@ -11,7 +11,7 @@ use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, RevisionName};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
-use grove_api_types::rolling_update::Availability;
+use grove_api_types::rolling_update::{Availability, Bounds};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -24,7 +24,10 @@ use kube::ResourceExt;
 use crate::children::clique;
 use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
 use crate::compute_domains::AwaitedDomains;
-use crate::update::{ReplicaState, Turns};
+use crate::update::{self, ReplicaState, Turns};
+
+/// The number of replicas that an update replaces at a time.
+const MAX_UNAVAILABLE: i32 = 1;
 
 /// Scaling groups as owners of children.
 #[derive(Debug)]
@@ -225,6 +228,20 @@ impl Observed {
             ReplicaState { index: replica.index, earlier: earlier.cloned(), availability }
         };
         expansion.scaling_group.replicas.iter().map(state).collect()
+    }
+
+    /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
+    ///
+    /// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like
+    /// an update that has ended.
+    pub(crate) fn earlier_revisions(&self, set: &PodCliqueSet, states: &[ReplicaState]) -> BTreeMap<i32, String> {
+        let progress = self.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
+        let begun = progress.map(|progress| progress.pod_clique_set_generation_hash.as_str());
+        if !set.spec.is_updated_on_delete() && begun != self.target_hash() {
+            return states.iter().filter_map(|state| Some((state.index, state.earlier.clone()?))).collect();
+        }
+        let min_available = self.group.spec.min_available.unwrap_or(1);
+        update::earlier_revisions(set, states, Bounds { max_unavailable: MAX_UNAVAILABLE, min_available })
     }
 
     /// Whether the cliques of the replica have their turn for the chosen revision already.

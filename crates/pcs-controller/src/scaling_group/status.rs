@@ -105,8 +105,8 @@ fn too_large_status(
     PodCliqueScalingGroupStatus { replicas: Some(observed.group.spec.replicas), conditions, ..old }
 }
 
-/// A change is significant if the group becomes or stops being available, becomes complete, or has other errors or another reason in the
-/// condition about claims.
+/// A change is significant if the group becomes or stops being available, becomes complete, begins or ends an update, or has other errors or another
+/// reason in the condition about claims.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> StatusChange {
     let old = observed.group.status.as_ref();
     let is_available =
@@ -119,7 +119,13 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
         condition.map(|condition| condition.reason.clone())
     };
     let claims_changed = old.and_then(claims) != claims(new);
-    let is_significant = availability_changed || is_complete || old_errors != new.last_errors || claims_changed;
+    let phase = |status: &PodCliqueScalingGroupStatus| {
+        let progress = status.update_progress.as_ref()?;
+        Some((progress.pod_clique_set_generation_hash.clone(), progress.update_ended_at.is_some()))
+    };
+    let update_changed = old.and_then(phase) != phase(new);
+    let is_significant =
+        availability_changed || is_complete || update_changed || old_errors != new.last_errors || claims_changed;
     if is_significant { StatusChange::Significant } else { StatusChange::Minor }
 }
 
@@ -175,6 +181,7 @@ fn update_progress(
     let facts = GroupFacts {
         hash: &hashes.generation_hash,
         is_rolling: expansion.turns.is_open,
+        has_waiting_replicas: !expansion.turns.earlier.is_empty(),
         is_complete: counts.updated == expansion.scaling_group.replica_count,
         cliques: (as_count(updated.count()), as_count(cliques.len())),
     };

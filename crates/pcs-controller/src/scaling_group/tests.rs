@@ -30,6 +30,7 @@ mod deletion;
 mod native_gangs;
 mod recorded_scale;
 mod status;
+mod update;
 
 const GROUP: &str = "
 apiVersion: grove.io/v1alpha1

@@ -361,8 +361,7 @@ impl Observed {
             earlier: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
-        let used = self.used_revisions();
-        self.history = History::new(self.hash(), &self.children, (&used, is_open));
+        self.history = History::new(self.hash(), &self.children, (&self.used_revisions(), is_open));
         if earlier.is_empty() {
             return;
         }
@@ -379,11 +378,11 @@ impl Observed {
     }
 
     /// The hashes of the revisions that objects of the set name.
-    fn used_revisions(&self) -> BTreeSet<String> {
+    fn used_revisions(&self) -> BTreeSet<&str> {
         let gangs = self.children.of_kind::<PodGang>().filter_map(|gang| gang.labels().get(labels::GENERATION_HASH));
         let cliques = self.cliques().filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
         let groups = self.groups().filter_map(|group| group.annotations().get(labels::GENERATION_HASH));
-        gangs.chain(cliques).chain(groups).cloned().collect()
+        gangs.chain(cliques).chain(groups).map(String::as_str).collect()
     }
 
     /// What the `PodGroup`s of its gangs are decided from.

@@ -85,14 +85,15 @@ fn claims_condition(
         .then(|| ClaimsState { claims, children, result, backed_off, conflicts }.condition(set))
 }
 
-/// Why the plan creates nothing, if the namespace is terminating or the annotations of a gang cannot be read, which compute domains are
-/// awaited, or why a claim is not created. The other reasons to wait are name
+/// Why the plan creates nothing, if the namespace is terminating or the annotations of a gang cannot be read, which revision does not exist, which compute
+/// domains are awaited, or why a claim is not created. The other reasons to wait are name
 /// conflicts. Those that a user has to resolve are among the rejections. The others end by themselves one after the other, and each end
 /// would be a further status write.
 fn first_waiting(observed: &Observed, plan: &Plan) -> Option<(&'static str, String)> {
     let first = |reason: &str| plan.waiting.iter().find(|waiting| waiting.reason == reason).cloned();
     let terminating = first(available::NAMESPACE_TERMINATING);
     let waiting = terminating.or_else(|| first(available::UNREADABLE_ANNOTATION));
+    let waiting = waiting.or_else(|| first(available::REVISION_NOT_FOUND));
     let waiting = waiting.or_else(|| observed.awaited_domains.waiting_of_set());
     let waiting = waiting.or_else(|| claims::plan::first_waiting(plan).cloned())?;
     Some((waiting.reason, waiting.message))

@@ -9,9 +9,10 @@ use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, RevisionName};
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetTemplateSpec};
 use grove_controller::children::{
-    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, decode_fields_of_child,
+    ChildEvents, ChildKind, DesiredChild, ObservedChildren, OwnerKind, decode_fields_of_child, may_be_child,
 };
 use grove_controller::plan::Step;
+use grove_runtime::caches::InformerOptions;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -53,6 +54,11 @@ impl<'de> Deserialize<'de> for SlimRevision {
     }
 }
 
+/// The informer of revisions. It stores only those of sets: other controllers have many.
+pub(crate) fn informer_options() -> InformerOptions<SlimRevision> {
+    InformerOptions::default().with_filter(|revision: &SlimRevision| may_be_child::<PodCliqueSet>(revision.meta()))
+}
+
 /// The template in a revision; `None` if it has another form.
 pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodCliqueSetTemplateSpec> {
     let template = revision.data.0.pointer("/spec/template")?;
@@ -71,7 +77,7 @@ pub(crate) struct History {
 impl History {
     /// The history of a set whose current template has this hash. The last [`LIMIT`] earlier revisions stay, those that objects of the set name,
     /// and during an update all.
-    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, is_updating): (&BTreeSet<String>, bool)) -> Self {
+    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, is_updating): (&BTreeSet<&str>, bool)) -> Self {
         let hash_of = |revision: &SlimRevision| revision.labels().get(labels::GENERATION_HASH).cloned();
         let revisions = || children.of_kind::<SlimRevision>();
         let (current, mut earlier): (Vec<_>, Vec<_>) =
@@ -79,7 +85,7 @@ impl History {
         earlier.sort_by_key(|revision| std::cmp::Reverse((revision.revision, revision.name_any())));
         let latest = earlier.first().map_or(0, |revision| revision.revision);
         let number = current.iter().map(|revision| revision.revision).find(|number| *number > latest);
-        let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(&hash));
+        let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(hash.as_str()));
         let kept = earlier.iter().enumerate();
         let kept = kept.filter(|(position, revision)| is_updating || *position < LIMIT || is_used(revision));
         Self {
@@ -149,4 +155,46 @@ fn revision(set: &PodCliqueSet, current: &Revision, (name, number): (&str, i64))
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::Revision, own);
     let data = json!({ "spec": { "template": &current.template } });
     SlimRevision { metadata: metadata(set, name, labels), revision: number, data: Some(data) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// The history of a set with these revisions, each with its hash and its number.
+    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], is_updating: bool) -> (i64, Vec<String>) {
+        let revision = |(hash, number): &(&str, i64)| {
+            let labels = labels::of([(labels::GENERATION_HASH, *hash)]);
+            let metadata =
+                ObjectMeta { name: Some(format!("s-{hash}")), labels: Some(labels), ..ObjectMeta::default() };
+            Arc::new(SlimRevision { metadata, revision: *number, data: None })
+        };
+        let mut children = ObservedChildren::default();
+        children.extend(revisions.iter().map(revision));
+        let used = used.iter().copied().collect();
+        let History { number, kept } = History::new(hash, &children, (&used, is_updating));
+        (number, kept.into_iter().collect())
+    }
+
+    #[test]
+    fn the_current_revision_has_the_highest_number() {
+        assert_eq!(history("a", &[], &[], false), (1, vec![]));
+        assert_eq!(history("a", &[("a", 1)], &[], false), (1, vec![]));
+        assert_eq!(history("b", &[("a", 1)], &[], false).0, 2);
+        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], false).0, 2);
+        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], false).0, 3, "an earlier template again");
+    }
+
+    #[test]
+    fn the_last_ten_revisions_and_those_in_use_are_kept() {
+        let names: Vec<_> = (1..=13).map(|number| format!("h{number:02}")).collect();
+        let revisions: Vec<_> = names.iter().map(String::as_str).zip(1..).collect();
+        let kept = |used: &[&str], is_updating| history("h13", &revisions, used, is_updating).1;
+        assert_eq!(kept(&["h13"], false).first().map(String::as_str), Some("s-h03"));
+        assert_eq!(kept(&["h13"], false).len(), 10);
+        assert_eq!(kept(&["h01", "h13"], false).len(), 11);
+        assert_eq!(kept(&["h13"], true).len(), 12, "during an update");
+    }
 }

@@ -69,6 +69,8 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) hash: &'a str,
     /// Whether Grove replaces its pods.
     pub(crate) is_rolling: bool,
+    /// Whether a replica waits for its turn.
+    pub(crate) has_waiting_replicas: bool,
     /// Whether all replicas have this template, and are available.
     pub(crate) is_complete: bool,
     /// The number of its cliques with this template, and of all.
@@ -85,8 +87,9 @@ pub(crate) fn group_progress(
     let status = status?;
     let old = status.update_progress.as_ref().filter(|old| old.pod_clique_set_generation_hash == facts.hash);
     let begun = || {
-        let current = status.current_pod_clique_set_generation_hash.as_ref()?;
-        let begins = status.update_progress.is_some() || current != facts.hash;
+        let current = status.current_pod_clique_set_generation_hash.as_ref();
+        let has_other = status.update_progress.is_some() || current.is_some_and(|current| current != facts.hash);
+        let begins = has_other || facts.has_waiting_replicas;
         begins.then(|| PodCliqueScalingGroupUpdateProgress {
             update_started_at: Time(now),
             update_ended_at: None,
