@@ -75,6 +75,11 @@ pub fn status<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> S
                 part[time] = json!("at some time");
             }
         }
+        for time in ["updateStartedAt", "updateEndedAt"] {
+            if let Some(field) = part.pointer_mut(&format!("/updateProgress/{time}")) {
+                *field = json!("at some time");
+            }
+        }
         if part.get("observedGeneration") == Some(&generation) {
             part["observedGeneration"] = json!("the present one");
         }

@@ -12,6 +12,8 @@ pub const MIN_AVAILABLE_BREACHED: &str = "MinAvailableBreached";
 pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
 /// `PodCliqueSet`: whether the topology lacks a level that a constraint of the set names.
 pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
+/// `PodCliqueSet`: whether Grove replaces pods of an earlier template. Absent until the first update.
+pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
 /// `PodCliqueSet`: whether the set has fields that no service supports; the message lists them.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
 /// `PodCliqueSet`: whether all compute domains that the set needs exist. It does not report whether they are ready.
@@ -127,6 +129,14 @@ pub mod min_available_breached {
 pub mod gang_termination_in_progress {
     /// Grove deleted the cliques of the replica and creates them again.
     pub const GANG_TERMINATION_ACTIVE: &str = "GangTerminationActive";
+}
+
+/// Reasons of [`UPDATE_IN_PROGRESS`], as in newer versions of the Go operator.
+pub mod update_in_progress {
+    /// The message names the cliques and scaling groups that the update waits for.
+    pub const PROGRESSING: &str = "Progressing";
+    /// The last update has ended, or the user replaces the pods.
+    pub const NO_ACTIVE_UPDATE: &str = "NoActiveUpdate";
 }
 
 /// Reasons of [`TOPOLOGY_LEVELS_UNAVAILABLE`].

@@ -6,7 +6,7 @@
 //! needs the current scale.
 //!
 //! The indices of replicas begin at 0. So a scale-in of a set or a scaling group removes the replicas with the highest indices: the
-//! reconcilers delete each child that is no longer in the expansion (`children/child_plan.rs` of grove-controller).
+//! reconcilers delete each child that is no longer in the expansion (`children/child_kinds.rs` of grove-controller).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -13,6 +13,11 @@ use crate::v1alpha1::{PodCliqueSetTemplateSpec, PodCliqueSpec, PodCliqueTemplate
 /// The version of the algorithm: the first character of each hash.
 const VERSION: char = '1';
 
+/// Whether this algorithm has computed the hash. The Go operator has hashes of another form.
+pub fn is_of_this_version(hash: &str) -> bool {
+    hash.len() == 17 && hash.starts_with(VERSION) && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The hash of the pods of one clique: labels, annotations and the pod spec. The priority class of the set replaces that of the
 /// pod spec. It is the value of the label `grove.io/pod-template-hash`.
 pub fn pod_template(clique: &PodCliqueTemplateSpec, priority_class_name: &str) -> String {

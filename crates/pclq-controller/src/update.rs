@@ -4,5 +4,5 @@
 mod plan;
 mod status;
 
-pub(crate) use plan::{count_outdated, is_in_progress, outdated_pods};
+pub(crate) use plan::{count_outdated, is_in_progress, pods_to_replace};
 pub(crate) use status::{PodCounts, progress};

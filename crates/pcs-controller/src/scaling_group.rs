@@ -116,7 +116,8 @@ impl Reconciler for GroupReconciler {
         observe::observe(ctx, group)
     }
 
-    /// Reads the templates of claims and the revisions of replicas that are updated later, and finds out who has the names of the identity of the set. If the set must decide about the `PodGroup` of a gang, asks for the decision.
+    /// Reads the templates of claims and the revisions of replicas that are updated later, and finds out who has the names of the identity of the
+    /// set. If the set must decide about the `PodGroup` of a gang, asks for the decision.
     async fn dereference(ctx: &Context, mut observed: Observed, _now: Timestamp) -> Result<Observed, ReconcileError> {
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
@@ -158,7 +159,8 @@ async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed,
     }
     let mut observed = match revisions.get(&target) {
         Some(revision) => observed.built_from(revision),
-        None => observed,
+        None if is_current => observed,
+        None => return Ok(observed.kept_as_it_is(&target)),
     };
     let states = observed.replica_states();
     let earlier = observed.earlier_revisions(&set, &states);

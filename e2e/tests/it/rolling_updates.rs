@@ -199,10 +199,13 @@ async fn a_correction_unblocks_an_update() {
         assert_eq!(old.len(), 3, "one of four pods is replaced");
         let set = blocked.sets["llm"].status.clone().expect("a status");
         assert!(set.update_progress.is_some_and(|progress| progress.update_ended_at.is_none()));
+        let waits_for = "the update waits for PodClique llm-0-decode";
+        ns.wait_for_condition("llm", "UpdateInProgress", "Progressing", waits_for).await;
         let correction = [("spec/podSpec/containers/0/image", json!(THIRD_IMAGE)), ("annotations", json!({}))];
         change(ns, &[2], &correction).await;
         let after = wait_for_end(ns, &["-decode"], THIRD_IMAGE).await;
         assert!(uids(&pods_of(&before, "-decode")).is_disjoint(&uids(&pods_of(&after, "-decode"))));
+        ns.wait_for_condition("llm", "UpdateInProgress", "NoActiveUpdate", "no update is in progress").await;
     })
     .await;
 }

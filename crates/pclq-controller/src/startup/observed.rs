@@ -6,6 +6,9 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Cache;
 
+/// How each argument of the init container begins.
+const PREFIX: &str = "--podcliques=";
+
 /// How pods wait for other cliques: the settings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InitContainer {
@@ -71,8 +74,10 @@ impl ObservedStartup {
     /// Whether the pod waits for other numbers of ready pods than a new pod would, because a user scaled a parent. It could wait forever.
     /// Arguments are immutable.
     pub(crate) fn is_outdated(&self, pod: &SlimPod) -> bool {
-        let waits = !pod.is_initialized();
-        waits && pod.spec.init_containers.first().is_some_and(|container| container.args != self.arguments())
+        let Some(container) = pod.spec.init_containers.first().filter(|_| !pod.is_initialized()) else { return false };
+        // A user may have an init container of the same name.
+        let is_ours = container.args.iter().all(|argument| argument.starts_with(PREFIX)) && !container.args.is_empty();
+        is_ours && container.args != self.arguments()
     }
 
     /// The parents with fewer ready pods than they need: their names, and both numbers.

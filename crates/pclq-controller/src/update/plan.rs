@@ -37,7 +37,7 @@ impl<'a> Hashes<'a> {
 
     /// Whether the update replaces the pod: it was created from another template, or before the turn of its replica of a scaling group. Such a replica
     /// is replaced as a whole, also if only the template of another clique has changed.
-    pub(super) fn are_outdated_in(self, clique: &PodClique, pod: &SlimPod) -> bool {
+    pub(super) fn replace(self, clique: &PodClique, pod: &SlimPod) -> bool {
         if is_member(clique) && self.have_turn(clique) {
             return pod.annotations().get(labels::UPDATE_TURN).is_none_or(|turn| turn != self.generation);
         }
@@ -58,7 +58,7 @@ pub(crate) fn is_in_progress(progress: Option<&PodCliqueUpdateProgress>) -> bool
 /// The number of live pods that the update replaces.
 pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
     let Some(hashes) = Hashes::of(&observed.clique) else { return 0 };
-    observed.live().filter(|pod| hashes.are_outdated_in(&observed.clique, pod)).count()
+    observed.live().filter(|pod| hashes.replace(&observed.clique, pod)).count()
 }
 
 /// The indices of the pods that are replaced now. `by_index` are the live pods.
@@ -68,14 +68,16 @@ pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
 ///
 /// Nothing is replaced before the status shows that the update has begun. Otherwise a change back to the former template could look like an
 /// update that has ended, while a pod is being replaced.
-pub(crate) fn outdated_pods(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
+pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
     let clique = &observed.clique;
     let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
     let hashes = Hashes::of(clique).filter(|hashes| hashes.have_turn(clique));
-    let Some(hashes) = hashes.filter(|hashes| progress.is_some_and(|progress| hashes.are_of(progress))) else {
+    let Some(hashes) =
+        hashes.filter(|hashes| is_in_progress(progress) && progress.is_some_and(|progress| hashes.are_of(progress)))
+    else {
         return BTreeSet::new();
     };
-    let is_outdated = |pod: &SlimPod| hashes.are_outdated_in(clique, pod);
+    let is_outdated = |pod: &SlimPod| hashes.replace(clique, pod);
     if is_member(clique) {
         return by_index.iter().filter(|(_, pod)| is_outdated(pod)).map(|(index, _)| *index).collect();
     }
@@ -94,6 +96,6 @@ pub(crate) fn outdated_pods(observed: &ObservedClique, by_index: &BTreeMap<i32, 
 }
 
 /// Whether the clique belongs to a scaling group.
-fn is_member(clique: &PodClique) -> bool {
+pub(super) fn is_member(clique: &PodClique) -> bool {
     clique.labels().get(labels::COMPONENT).is_some_and(|component| component == Component::GroupPodClique.value())
 }

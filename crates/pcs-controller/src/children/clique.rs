@@ -29,6 +29,12 @@ pub(crate) fn may_be_outdated(children: &ObservedChildren, hashes: &TemplateHash
     active(children, &desired.name).is_some_and(|clique| !is_current(clique, hashes, &desired.template.name))
 }
 
+/// Whether the clique reports pods of another template than its own.
+pub(crate) fn has_other_pods(clique: &PodClique) -> bool {
+    let reported = clique.status.as_ref().and_then(|status| status.current_pod_template_hash.as_ref());
+    reported.is_some() && reported != clique.labels().get(labels::TEMPLATE_HASH)
+}
+
 /// Whether the clique has the current template of the name `template`, and reports that its update to it has ended.
 pub(crate) fn is_current(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> bool {
     let Some(status) = &clique.status else { return false };

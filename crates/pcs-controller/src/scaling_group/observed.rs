@@ -201,6 +201,16 @@ impl Observed {
         self
     }
 
+    /// The same snapshot if the revision that the set has chosen does not exist: all cliques stay as they are.
+    #[must_use]
+    pub(crate) fn kept_as_it_is(mut self, target: &str) -> Self {
+        let name = RevisionName::of_set(&self.base_set(), target);
+        for replica in 0..self.group.spec.replicas {
+            self.turns.add_unknown(replica, name.as_str());
+        }
+        self
+    }
+
     /// The state of each replica of the group in the update. A replica is outdated if the pods of a clique are built from another template, so
     /// that a change of other cliques replaces none.
     pub(crate) fn replica_states(&self) -> Vec<ReplicaState> {
@@ -225,7 +235,8 @@ impl Observed {
                 || replica.cliques.iter().all(|desired| clique::is_updated(&self.children, hashes, desired));
             let is_available = is_available && (earlier.is_some() || is_current());
             let availability = if is_available { Availability::Full } else { Availability::None };
-            ReplicaState { index: replica.index, earlier: earlier.cloned(), availability }
+            let earlier = earlier.filter(|hash| **hash != hashes.generation_hash).cloned();
+            ReplicaState { index: replica.index, earlier, availability }
         };
         expansion.scaling_group.replicas.iter().map(state).collect()
     }
@@ -237,21 +248,22 @@ impl Observed {
     pub(crate) fn earlier_revisions(&self, set: &PodCliqueSet, states: &[ReplicaState]) -> BTreeMap<i32, String> {
         let progress = self.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
         let begun = progress.map(|progress| progress.pod_clique_set_generation_hash.as_str());
-        if !set.spec.is_updated_on_delete() && begun != self.target_hash() {
-            return states.iter().filter_map(|state| Some((state.index, state.earlier.clone()?))).collect();
+        let is_chosen = self.group.annotations().contains_key(labels::GENERATION_HASH);
+        if !set.spec.is_updated_on_delete() && (begun != self.target_hash() || !is_chosen) {
+            return update::all_earlier(states);
         }
         let min_available = self.group.spec.min_available.unwrap_or(1);
         update::earlier_revisions(set, states, Bounds { max_unavailable: MAX_UNAVAILABLE, min_available })
     }
 
-    /// Whether the cliques of the replica have their turn for the chosen revision already.
+    /// Whether the cliques of the replica have their turn for the chosen revision already, or have lost it.
     fn has_turn(&self, index: i32) -> bool {
         let replicas = self.expansion().into_iter().flat_map(|expansion| &expansion.scaling_group.replicas);
         let mut cliques = replicas.filter(|replica| replica.index == index).flat_map(|replica| &replica.cliques);
         cliques.any(|desired| {
-            let clique = clique::active(&self.children, &desired.name);
-            let turn = clique.and_then(|clique| clique.annotations().get(labels::UPDATE_TURN));
-            turn.is_some() && turn.map(String::as_str) == self.target_hash()
+            let Some(clique) = clique::active(&self.children, &desired.name) else { return false };
+            let turn = clique.annotations().get(labels::UPDATE_TURN).map(String::as_str);
+            turn.is_some_and(|turn| Some(turn) == self.target_hash()) || clique::has_other_pods(clique)
         })
     }
 
@@ -269,7 +281,7 @@ impl Observed {
         self.turns = Turns {
             is_open,
             given: states.iter().filter(is_given).map(|state| state.index).collect(),
-            earlier: earlier.keys().copied().collect(),
+            waiting: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
         let (name, set) = (self.name(), self.base_set());

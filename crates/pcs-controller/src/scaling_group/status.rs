@@ -181,8 +181,8 @@ fn update_progress(
     let facts = GroupFacts {
         hash: &hashes.generation_hash,
         is_rolling: expansion.turns.is_open,
-        has_waiting_replicas: !expansion.turns.earlier.is_empty(),
-        is_complete: counts.updated == expansion.scaling_group.replica_count,
+        has_waiting_replicas: !expansion.turns.waiting.is_empty(),
+        is_complete: counts.all_current && counts.available >= observed.group.spec.required_replicas(),
         cliques: (as_count(updated.count()), as_count(cliques.len())),
     };
     update::group_progress(observed.group.status.as_ref(), &facts, now)

@@ -295,9 +295,16 @@ impl Observed {
     }
 
     /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
+    ///
+    /// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like
+    /// no update at all.
     pub(crate) fn earlier_revisions(&self) -> BTreeMap<i32, String> {
         let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available: 0 };
-        update::earlier_revisions(&self.set, &self.replica_states(), bounds)
+        let states = self.replica_states();
+        if !self.set.spec.is_updated_on_delete() && !update::is_open(&self.set, self.hash()) {
+            return update::all_earlier(&states);
+        }
+        update::earlier_revisions(&self.set, &states, bounds)
     }
 
     /// The hash of the earlier revision that the objects of the replica name, unless one of them names the current one: then the replica has had
@@ -346,6 +353,11 @@ impl Observed {
         self.active_group(&group.name).is_some_and(|group| group_is_current(group, self.hash()))
     }
 
+    /// Whether the group is available, and its pods were created from the current template.
+    pub(crate) fn is_group_complete(&self, group: &ScalingGroup) -> bool {
+        self.is_group_updated(group) && self.active_group(&group.name).is_some_and(group_is_available)
+    }
+
     /// Decides which replicas keep an earlier revision: `earlier` has their hashes, and `revisions` those revisions that exist.
     pub(crate) fn assign_revisions(
         &mut self,
@@ -353,15 +365,15 @@ impl Observed {
         revisions: &BTreeMap<String, Arc<Revision>>,
     ) {
         let is_open = update::is_open(&self.set, self.hash());
-        let is_open = is_open || !earlier.is_empty();
         let indices = self.replicas.iter().map(|replica| replica.index);
         self.turns = Turns {
             is_open,
             given: indices.filter(|index| is_open && !earlier.contains_key(index)).collect(),
-            earlier: earlier.keys().copied().collect(),
+            waiting: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
-        self.history = History::new(self.hash(), &self.children, (&self.used_revisions(), is_open));
+        self.history =
+            History::new(self.hash(), &self.children, (&self.used_revisions(), is_open || !earlier.is_empty()));
         if earlier.is_empty() {
             return;
         }

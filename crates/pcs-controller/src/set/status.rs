@@ -55,6 +55,10 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
+    if let Some(progress) = &update_progress {
+        let condition = update::set_condition(progress, &incomplete(observed), observed.set.metadata.generation);
+        set_status_condition(&mut conditions, condition, now);
+    }
     match topology::status::condition(&observed.topologies, observed.is_topology_enabled, &observed.set) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::TOPOLOGY_LEVELS_UNAVAILABLE),
@@ -122,7 +126,7 @@ fn selector(mut labels: BTreeMap<String, String>) -> String {
 /// What the progress of the update is computed from.
 fn update_facts(observed: &Observed) -> SetFacts<'_> {
     let (replicas, hashes) = (&observed.replicas, observed.revision.hashes());
-    let has_turn = |replica: &&SetReplica| !observed.turns.earlier.contains(&replica.index);
+    let has_turn = |replica: &&SetReplica| !observed.turns.waiting.contains(&replica.index);
     let is_complete = |replica: &SetReplica| observed.is_available(replica) && observed.is_updated(replica);
     let updating = replicas.iter().filter(has_turn).filter(|replica| !is_complete(replica));
     let cliques: Vec<_> = replicas.iter().flat_map(|replica| &replica.cliques).collect();
@@ -131,11 +135,26 @@ fn update_facts(observed: &Observed) -> SetFacts<'_> {
     let updated_groups = groups.iter().filter(|group| observed.is_group_updated(group));
     SetFacts {
         hash: observed.hash(),
-        has_waiting_replicas: !observed.turns.earlier.is_empty(),
+        has_waiting_replicas: !observed.turns.waiting.is_empty(),
         updating: updating.map(|replica| replica.index).collect(),
         cliques: (as_count(updated_cliques.count()), as_count(cliques.len())),
         groups: (as_count(updated_groups.count()), as_count(groups.len())),
     }
+}
+
+/// The cliques and scaling groups of the replicas that have had their turn, and that are not complete.
+fn incomplete(observed: &Observed) -> Vec<String> {
+    let hashes = observed.revision.hashes();
+    let has_turn = |replica: &&SetReplica| !observed.turns.waiting.contains(&replica.index);
+    let replicas = || observed.replicas.iter().filter(has_turn);
+    let is_complete = |desired: &Clique| {
+        let is_available = clique::active(&observed.children, &desired.name).is_some_and(clique::is_available);
+        is_available && clique::is_updated(&observed.children, hashes, desired)
+    };
+    let cliques = replicas().flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
+    let groups = replicas().flat_map(|replica| &replica.groups).filter(|group| !observed.is_group_complete(group));
+    let cliques = cliques.map(|clique| format!("PodClique {}", clique.name));
+    cliques.chain(groups.map(|group| format!("PodCliqueScalingGroup {}", group.name))).collect()
 }
 
 /// Whether an active clique or group of the replica does not report that its pods have the current template.

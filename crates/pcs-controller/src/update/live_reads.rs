@@ -33,7 +33,11 @@ pub(crate) async fn read_revisions(
         let found = found.map_err(|error| ReconcileError::read(name.to_string(), &error))?;
         if let Some(template) = found.filter(|found| is_controlled_by(found, set)).and_then(|it| template_of(&it)) {
             let earlier = with_defaults(set, template);
-            read.insert(hash.to_owned(), Arc::new(current.with_pods_of(&earlier)));
+            let revision = current.with_pods_of(&earlier);
+            // A user may have created it again with other content.
+            if revision.hashes().generation_hash == hash {
+                read.insert(hash.to_owned(), Arc::new(revision));
+            }
         }
     }
     Ok(read)

@@ -23,6 +23,10 @@ use serde_json::{Value, json};
 use crate::children::desired::{self, metadata};
 use crate::children::drift::restored;
 
+/// The fields of a template that a user may add later. A merge patch removes them by null.
+const OPTIONAL: [&str; 5] =
+    ["priorityClassName", "terminationDelay", "headlessServiceConfig", "topologyConstraint", "clusterTopologyName"];
+
 /// How many earlier revisions stay.
 const LIMIT: usize = 10;
 
@@ -61,8 +65,9 @@ pub(crate) fn informer_options() -> InformerOptions<SlimRevision> {
 
 /// The template in a revision; `None` if it has another form.
 pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodCliqueSetTemplateSpec> {
-    let template = revision.data.0.pointer("/spec/template")?;
-    serde_json::from_value(template.clone()).ok()
+    let mut template = revision.data.0.pointer("/spec/template")?.clone();
+    template.as_object_mut()?.retain(|_, value| !value.is_null());
+    serde_json::from_value(template).ok()
 }
 
 /// Which revisions a set has.
@@ -153,7 +158,13 @@ impl<Owner: RevisionOwner> ChildKind for Revisions<Owner> {
 fn revision(set: &PodCliqueSet, current: &Revision, (name, number): (&str, i64)) -> SlimRevision {
     let own = [(labels::NAME, name), (labels::GENERATION_HASH, current.hashes().generation_hash.as_str())];
     let labels = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::Revision, own);
-    let data = json!({ "spec": { "template": &current.template } });
+    let mut template = json!(&current.template);
+    if let Some(fields) = template.as_object_mut() {
+        for field in OPTIONAL {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    let data = json!({ "spec": { "template": template } });
     SlimRevision { metadata: metadata(set, name, labels), revision: number, data: Some(data) }
 }
 

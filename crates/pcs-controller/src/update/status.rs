@@ -1,13 +1,19 @@
 //! The progress of the updates of sets and scaling groups. Pure.
 
+use grove_api_types::conditions::{self, update_in_progress};
+use grove_api_types::text::join_names;
 use grove_api_types::v1alpha1::{
     PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress, PodCliqueSet, PodCliqueSetReplicaUpdateProgress,
     PodCliqueSetUpdateProgress,
 };
+use grove_controller::conditions::ConditionUpdate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::turns::has_other_template;
+use super::turns::{has_other_template, is_in_progress};
+
+/// The message has this many names; it only counts the others.
+const MAX_NAMED: usize = 5;
 
 /// What the progress of a set is computed from.
 #[derive(Clone, Debug)]
@@ -31,11 +37,11 @@ pub(crate) fn set_progress(
     facts: &SetFacts<'_>,
     now: Timestamp,
 ) -> Option<PodCliqueSetUpdateProgress> {
-    let status = set.status.as_ref()?;
+    let status = set.status.clone().unwrap_or_default();
     let is_rolling = !set.spec.is_updated_on_delete();
-    let old = status.update_progress.clone();
-    let has_ended = old.as_ref().is_some_and(|old| old.update_ended_at.is_some());
-    let begins = has_other_template(status, facts.hash) || (has_ended && is_rolling && facts.has_waiting_replicas);
+    let is_forgotten = is_rolling && facts.has_waiting_replicas && !is_in_progress(&status);
+    let begins = has_other_template(&status, facts.hash) || is_forgotten;
+    let old = status.update_progress;
     let mut progress = if begins {
         PodCliqueSetUpdateProgress { update_started_at: Some(Time(now)), ..PodCliqueSetUpdateProgress::default() }
     } else {
@@ -60,6 +66,30 @@ pub(crate) fn set_progress(
     (progress.updated_pod_cliques_count, progress.total_pod_cliques_count) = facts.cliques;
     (progress.updated_pod_clique_scaling_groups_count, progress.total_pod_clique_scaling_groups_count) = facts.groups;
     Some(progress)
+}
+
+/// The condition `UpdateInProgress` of a set that has been updated. `incomplete` are the cliques and scaling groups that the update waits for. The
+/// message has no counts of pods, which are in the conditions of these objects, so that it seldom changes.
+pub(crate) fn set_condition(
+    progress: &PodCliqueSetUpdateProgress,
+    incomplete: &[String],
+    observed_generation: Option<i64>,
+) -> ConditionUpdate {
+    let is_active = progress.update_ended_at.is_none();
+    let (reason, message) = if is_active {
+        let waiting =
+            if incomplete.is_empty() { "the next replica".to_owned() } else { join_names(incomplete, MAX_NAMED) };
+        (update_in_progress::PROGRESSING, format!("the pods are being replaced; the update waits for {waiting}"))
+    } else {
+        (update_in_progress::NO_ACTIVE_UPDATE, "no update is in progress".to_owned())
+    };
+    ConditionUpdate {
+        type_: conditions::UPDATE_IN_PROGRESS,
+        status: is_active.into(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation,
+    }
 }
 
 /// What the progress of a scaling group is computed from.

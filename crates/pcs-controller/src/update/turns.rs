@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
+use grove_api_types::hash::is_of_this_version;
 use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
 use grove_controller::children::DesiredChild;
@@ -35,10 +36,15 @@ pub(crate) fn earlier_revisions(set: &PodCliqueSet, states: &[ReplicaState], bou
     waiting.filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
 }
 
-/// Whether Grove is replacing the pods of the set by those of the template with this hash.
+/// The hashes of the earlier revisions of all replicas that have one.
+pub(crate) fn all_earlier(states: &[ReplicaState]) -> BTreeMap<i32, String> {
+    states.iter().filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
+}
+
+/// Whether the status of the set shows that Grove is replacing its pods by those of the template with this hash.
 pub(crate) fn is_open(set: &PodCliqueSet, hash: &str) -> bool {
-    let Some(status) = &set.status else { return false };
-    !set.spec.is_updated_on_delete() && (has_other_template(status, hash) || is_in_progress(status))
+    let Some(status) = set.status.as_ref().filter(|_| !set.spec.is_updated_on_delete()) else { return false };
+    status.current_generation_hash.as_deref() == Some(hash) && is_in_progress(status)
 }
 
 /// Whether a set begins or ends an update.
@@ -50,9 +56,10 @@ pub(crate) fn has_changed(delta: &Delta<PodCliqueSet>) -> bool {
     state(&delta.old) != state(&delta.new)
 }
 
-/// Whether the template has changed since the status was written.
+/// Whether the template has changed since the status was written. A hash of another version says nothing about the template.
 pub(super) fn has_other_template(status: &PodCliqueSetStatus, hash: &str) -> bool {
-    status.current_generation_hash.as_ref().is_some_and(|current| current != hash)
+    let current = status.current_generation_hash.as_deref();
+    current.is_some_and(|current| current != hash && is_of_this_version(current))
 }
 
 pub(super) fn is_in_progress(status: &PodCliqueSetStatus) -> bool {
@@ -64,10 +71,10 @@ pub(super) fn is_in_progress(status: &PodCliqueSetStatus) -> bool {
 pub(crate) struct Turns {
     /// Whether an update is in progress.
     pub(crate) is_open: bool,
-    /// The replicas whose outdated pods are replaced now.
+    /// The replicas that have had their turn in this update: pclq-controller replaces their outdated pods. New replicas of a set are among them.
     pub(crate) given: BTreeSet<i32>,
-    /// The replicas that keep an earlier revision.
-    pub(crate) earlier: BTreeSet<i32>,
+    /// The replicas that keep an earlier revision until their turn.
+    pub(crate) waiting: BTreeSet<i32>,
     /// Those whose revision does not exist, with the reason for the user: their objects stay as they are.
     pub(crate) unknown: BTreeMap<i32, Waiting>,
 }

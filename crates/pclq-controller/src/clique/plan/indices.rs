@@ -1,6 +1,6 @@
 //! Decides which pods stay, which are deleted, and which indices get a new pod, so that live indices are dense from 0. The
 //! indices are those of the pods of one clique. A scale-in of a set or a scaling group deletes the children of the replicas that
-//! `grove-api-types/src/expansion.rs` no longer expands (`children/child_plan.rs` of grove-controller).
+//! `grove-api-types/src/expansion.rs` no longer expands (`children/child_kinds.rs` of grove-controller).
 
 use std::collections::BTreeMap;
 
@@ -47,10 +47,10 @@ impl<'a> Indices<'a> {
             || observed.unreadable_annotations().next().is_none() && startup::waiting(&observed.startup).is_none();
         let is_outdated =
             |pod: &SlimPod| gang.is_outdated_and_pending(clique, pod) || observed.startup.is_outdated(pod);
-        let updated = update::outdated_pods(observed, &by_index);
+        let to_update = update::pods_to_replace(observed, &by_index);
         let (to_replace, retained): (BTreeMap<_, _>, BTreeMap<_, _>) = by_index
             .into_iter()
-            .partition(|(index, pod)| (is_outdated(pod) || updated.contains(index)) && can_replace());
+            .partition(|(index, pod)| (is_outdated(pod) || to_update.contains(index)) && can_replace());
         let (to_replace, retained) = (to_replace.into_values().collect(), retained.into_values().collect());
         Self { retained, to_delete, to_replace, free }
     }

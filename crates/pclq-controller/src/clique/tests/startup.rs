@@ -157,6 +157,8 @@ fn a_pod_that_waits_for_another_number_of_ready_pods_is_replaced() {
     for (pod, startup) in [
         (waits, parent(2)),
         ("initialized: true, initc: '--podcliques=llm-0-a:2'", parent(1)),
+        // An init container of the user.
+        ("phase: Pending, initc: own", parent(1)),
         // A pod without init container starts now.
         ("phase: Pending", parent(1)),
         // Nothing could replace the pod.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::labels;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, PodCliqueUpdateProgress};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueSetUpdateProgress, PodCliqueStatus, PodCliqueUpdateProgress};
 use grove_controller::conditions::{ConditionUpdate, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{PatchBody, Step};
@@ -55,6 +55,10 @@ impl Film {
         let template = set.spec.template.cliques.iter_mut().find(|template| template.name == clique);
         template.expect("a clique").labels.insert("team".to_owned(), team.to_owned());
         self.choose();
+        let hash = self.observed.target_hash().map(str::to_owned);
+        let status = self.observed.set.as_mut().expect("the set").status.get_or_insert_default();
+        status.current_generation_hash = hash;
+        status.update_progress = Some(PodCliqueSetUpdateProgress::default());
     }
 
     /// The labels of the cliques of each replica, with `!` if a clique has its turn, and with `~` if its pods are not ready.

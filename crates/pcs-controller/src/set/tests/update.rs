@@ -107,6 +107,12 @@ impl Film {
         let _ = writeln!(self.log, "{}{}", self.state(), self.progress());
     }
 
+    /// The status shows that the update has begun, and the first replica has its turn.
+    fn begin(&mut self) {
+        self.reconcile();
+        self.reconcile();
+    }
+
     /// What the status says about the update.
     fn progress(&self) -> String {
         let progress = self.observed.set.status.as_ref().and_then(|status| status.update_progress.as_ref());
@@ -194,6 +200,7 @@ fn one_replica_is_updated_after_the_other() {
     film.settle();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         B!B! B!B! AA  updating [1]
         B!B! B!B! B!B!  updating [2]
@@ -207,7 +214,7 @@ fn one_replica_is_updated_after_the_other() {
 fn the_next_replica_waits_until_the_pods_are_ready() {
     let mut film = Film::new();
     film.write("B");
-    film.reconcile();
+    film.begin();
     film.pods(false);
     film.reconcile();
     film.reconcile();
@@ -215,6 +222,7 @@ fn the_next_replica_waits_until_the_pods_are_ready() {
     film.reconcile();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         B!~B!~ AA AA  updating [0]
         B!~B!~ AA AA  updating [0]
@@ -227,16 +235,18 @@ fn the_next_replica_waits_until_the_pods_are_ready() {
 fn a_correction_replaces_a_blocked_replica_at_once() {
     let mut film = Film::new();
     film.write("B");
-    film.reconcile();
+    film.begin();
     film.pods(false);
     film.reconcile();
     film.write("C");
     film.settle();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         B!~B!~ AA AA  updating [0]
         template C
+        B~B~ AA AA  updating []
         C!~C!~ AA AA  updating [0]
         C!C! C!C! AA  updating [1]
         C!C! C!C! C!C!  updating [2]
@@ -250,18 +260,20 @@ fn a_correction_replaces_a_blocked_replica_at_once() {
 fn a_change_back_ends_when_all_pods_are_of_the_first_template() {
     let mut film = Film::new();
     film.write("B");
-    film.reconcile();
+    film.begin();
     film.pods(false);
     film.write("A");
-    film.reconcile();
+    film.begin();
     film.pods(false);
     film.reconcile();
     film.pods(true);
     film.settle();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         template A
+        B~B~ AA AA  updating []
         A!~A!~ A!A! A!A!  updating [0]
         A!~A!~ A!A! A!A!  updating [0]
         A!A! A!A! A!A!  updating [], ended
@@ -274,11 +286,12 @@ fn a_change_back_ends_when_all_pods_are_of_the_first_template() {
 fn a_deleted_clique_is_created_from_the_revision_of_its_replica() {
     let mut film = Film::new();
     film.write("B");
-    film.reconcile();
+    film.begin();
     film.observed.children.by_name_mut::<PodClique>().remove("s-2-a");
     film.reconcile();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         B!B! AA A~A  updating [0]
     "]]);
@@ -289,7 +302,7 @@ fn a_deleted_clique_is_created_from_the_revision_of_its_replica() {
 fn a_replica_of_an_unknown_revision_stays_as_it_is_until_its_turn() {
     let mut film = Film::new();
     film.write("B");
-    film.reconcile();
+    film.begin();
     let current = film.observed.revision.hashes().generation_hash.clone();
     film.revisions.retain(|hash, _| *hash == current);
     film.observed.children.by_name_mut::<PodClique>().remove("s-2-a");
@@ -299,6 +312,7 @@ fn a_replica_of_an_unknown_revision_stays_as_it_is_until_its_turn() {
     film.reconcile();
     film.check(&expect![[r"
         template B
+        AA AA AA  updating []
         B!B! AA AA  updating [0]
         B!B! AA -A  updating [0]
         B!B! AA B!~B!  updating [2]
