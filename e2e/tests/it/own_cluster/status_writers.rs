@@ -59,7 +59,9 @@ async fn series(cluster: &str, rounds: usize) {
     let client = cluster.client().await;
     create_priority_classes(&client).await;
     let ns = Namespace::create(&client, "e2e-status-writers").await;
-    ns.create_yaml::<PodCliqueSet>(&fixtures::three_cliques("llm", 1)).await;
+    // Another priority changes the template of the pods, which only the test replaces.
+    let set = fixtures::three_cliques("llm", 1).replace("\nspec:\n", "\nspec:\n  updateStrategy: {type: OnDelete}\n");
+    ns.create_yaml::<PodCliqueSet>(&set).await;
     let created = ns.wait_for("the gang is ready", |state| is_complete(state, GANG, true)).await;
     let changes = async {
         let mut state = created;
