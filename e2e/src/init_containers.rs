@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -313,8 +313,11 @@ impl Kubelets {
 
     #[expect(clippy::unused_self, reason = "the volumes belong to the kubelets")]
     fn write_token(&self, folder: &Path, token: &[u8], ca: &[u8]) {
+        // The start of a pod and a change of its Secret may write at the same time.
+        static WRITES: AtomicUsize = AtomicUsize::new(0);
         for (file, content) in [(TOKEN_FILE, token), (CA_FILE, ca)] {
-            let (path, fresh) = (folder.join(TOKEN_VOLUME).join(file), folder.join(file));
+            let number = WRITES.fetch_add(1, Ordering::SeqCst);
+            let (path, fresh) = (folder.join(TOKEN_VOLUME).join(file), folder.join(format!("{file}.{number}")));
             fs::write(&fresh, content).and_then(|()| fs::rename(&fresh, path)).expect("the file");
         }
     }
