@@ -1,5 +1,7 @@
 //! What a clique observes of its parents: plain data and pure queries.
 
+use std::cell::LazyCell;
+
 use grove_api_types::configuration::StartupToken;
 use grove_api_types::startup::{PARENT_FLAG, Parent};
 use grove_api_types::v1alpha1::PodClique;
@@ -7,7 +9,9 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::Cache;
 
 /// How each argument of the init container begins.
-const PREFIX: &str = "--podcliques=";
+fn prefix() -> String {
+    format!("--{PARENT_FLAG}=")
+}
 
 /// How pods wait for other cliques: the settings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,16 +72,21 @@ impl ObservedStartup {
 
     /// The arguments of the init container.
     pub(super) fn arguments(&self) -> Vec<String> {
-        self.awaited().map(|parent| format!("--{PARENT_FLAG}={parent}")).collect()
+        self.awaited().map(|parent| format!("{}{parent}", prefix())).collect()
     }
 
-    /// Whether the pod waits for other numbers of ready pods than a new pod would, because a user scaled a parent. It could wait forever.
+    /// Whether a pod waits for other numbers of ready pods than a new pod would, because a user scaled a parent. It could wait forever.
     /// Arguments are immutable.
-    pub(crate) fn is_outdated(&self, pod: &SlimPod) -> bool {
-        let Some(container) = pod.spec.init_containers.first().filter(|_| !pod.is_initialized()) else { return false };
-        // A user may have an init container of the same name.
-        let is_ours = container.args.iter().all(|argument| argument.starts_with(PREFIX)) && !container.args.is_empty();
-        is_ours && container.args != self.arguments()
+    pub(crate) fn outdated_pods(&self) -> impl Fn(&SlimPod) -> bool {
+        let (prefix, wanted) = (prefix(), LazyCell::new(|| self.arguments()));
+        move |pod| {
+            let waiting = pod.spec.init_containers.first().filter(|_| !pod.is_initialized());
+            waiting.map(|container| &container.args).is_some_and(|args| {
+                // A user may have an init container of the same name.
+                let is_ours = args.iter().all(|argument| argument.starts_with(&prefix)) && !args.is_empty();
+                is_ours && *args != *wanted
+            })
+        }
     }
 
     /// The parents with fewer ready pods than they need: their names, and both numbers.

@@ -45,8 +45,8 @@ impl<'a> Indices<'a> {
         // While no successor could be created, all pods stay.
         let can_replace =
             || observed.unreadable_annotations().next().is_none() && startup::waiting(&observed.startup).is_none();
-        let is_outdated =
-            |pod: &SlimPod| gang.is_outdated_and_pending(clique, pod) || observed.startup.is_outdated(pod);
+        let waits_for_others = observed.startup.outdated_pods();
+        let is_outdated = |pod: &SlimPod| gang.is_outdated_and_pending(clique, pod) || waits_for_others(pod);
         let to_update = update::pods_to_replace(observed, &by_index);
         let (to_replace, retained): (BTreeMap<_, _>, BTreeMap<_, _>) = by_index
             .into_iter()
