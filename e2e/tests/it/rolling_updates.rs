@@ -42,6 +42,17 @@ async fn change(ns: &Namespace, cliques: &[usize], fields: &[(&str, Value)]) {
     patched.expect("the template is patched");
 }
 
+/// A new image whose pods never become ready.
+fn unready_template() -> [(&'static str, Value); 2] {
+    let unready = json!({ "test.grove.io/behaviour": "unready" });
+    [("spec/podSpec/containers/0/image", json!(NEW_IMAGE)), ("annotations", unready)]
+}
+
+/// Whether a pod of these cliques has the new image.
+fn has_new_pod(state: &NamespaceState, clique: &str) -> bool {
+    pods_of(state, clique).iter().any(|pod| image(pod) == NEW_IMAGE)
+}
+
 async fn change_image(ns: &Namespace, cliques: &[usize], image: &str) {
     change(ns, cliques, &[("spec/podSpec/containers/0/image", json!(image))]).await;
 }
@@ -188,12 +199,8 @@ async fn replicas_of_a_group_are_replaced_as_a_whole_one_after_the_other() {
 async fn a_correction_unblocks_an_update() {
     in_namespace("e2e-ru-correction", async |ns| {
         let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
-        let broken = [
-            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
-            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
-        ];
-        change(ns, &[2], &broken).await;
-        let is_blocked = |state: &NamespaceState| pods_of(state, "-decode").iter().any(|pod| image(pod) == NEW_IMAGE);
+        change(ns, &[2], &unready_template()).await;
+        let is_blocked = |state: &NamespaceState| has_new_pod(state, "-decode");
         let blocked = ns.wait_for("a pod has the new template", is_blocked).await;
         let old: Vec<_> = pods_of(&blocked, "-decode").into_iter().filter(|pod| image(pod) == FIRST_IMAGE).collect();
         assert_eq!(old.len(), 3, "one of four pods is replaced");
@@ -219,7 +226,7 @@ async fn changes_in_quick_succession_lead_to_the_last_template() {
         change_image(ns, &[0, 1, 2], THIRD_IMAGE).await;
         wait_for_end(ns, &["-frontend", "-prefill", "-decode"], THIRD_IMAGE).await;
         change_image(ns, &[1], NEW_IMAGE).await;
-        let has_begun = |state: &NamespaceState| pods_of(state, "-prefill").iter().any(|pod| image(pod) == NEW_IMAGE);
+        let has_begun = |state: &NamespaceState| has_new_pod(state, "-prefill");
         ns.wait_for("a pod is replaced", has_begun).await;
         change_image(ns, &[1], THIRD_IMAGE).await;
         wait_for_end(ns, &["-frontend", "-prefill", "-decode"], THIRD_IMAGE).await;
@@ -254,12 +261,8 @@ async fn an_update_continues_while_the_set_scales() {
 async fn with_on_delete_the_user_replaces_the_pods() {
     in_namespace("e2e-od-1", async |ns| {
         let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
-        let broken = [
-            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
-            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
-        ];
-        change(ns, &[1], &broken).await;
-        let is_blocked = |state: &NamespaceState| pods_of(state, "-prefill").iter().any(|pod| image(pod) == NEW_IMAGE);
+        change(ns, &[1], &unready_template()).await;
+        let is_blocked = |state: &NamespaceState| has_new_pod(state, "-prefill");
         ns.wait_for("a pod has the new template", is_blocked).await;
         let strategy = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } });
         ns.patch::<PodCliqueSet>("llm", strategy).await;
@@ -303,13 +306,8 @@ async fn a_set_is_rolled_back_to_an_earlier_revision() {
             revisions
         };
         let first = revisions().await.pop().expect("a revision");
-        let unready = [
-            ("spec/podSpec/containers/0/image", json!(NEW_IMAGE)),
-            ("annotations", json!({ "test.grove.io/behaviour": "unready" })),
-        ];
-        change(ns, &[0], &unready).await;
-        let has_begun =
-            |state: &NamespaceState| pods_of(state, "llm-0-frontend").iter().any(|pod| image(pod) == NEW_IMAGE);
+        change(ns, &[0], &unready_template()).await;
+        let has_begun = |state: &NamespaceState| has_new_pod(state, "llm-0-frontend");
         ns.wait_for("the update has begun", has_begun).await;
         ns.delete_object::<PodClique>("llm-1-frontend").await;
         let is_recreated = |state: &NamespaceState| pods_of(state, "llm-1-frontend").iter().any(|pod| is_ready(pod));
