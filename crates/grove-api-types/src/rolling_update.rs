@@ -23,6 +23,9 @@ pub struct Unit {
     pub availability: Availability,
 }
 
+/// The default of [`Bounds::max_unavailable`].
+pub const MAX_UNAVAILABLE: i32 = 1;
+
 /// How many units may be down at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {

@@ -6,9 +6,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 use grove_api_types::configuration::OperatorConfiguration;
+use grove_api_types::expansion::Revision;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
 use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
@@ -97,8 +99,8 @@ impl Reconciler for GroupReconciler {
     ) -> ControllerBuilder<PodCliqueScalingGroup> {
         let PcsCaches { sets, groups, gangs, resource_claims, .. } = &ctx.caches;
         let (all_groups, all_sets) = (groups.clone(), sets.clone());
-        let is_changed = |delta: &_| metadata_or_generation_changed(delta) || update::has_changed(delta);
-        let changed_sets = sets.subscribe().filter(move |delta| std::future::ready(is_changed(delta)));
+        let set_changed = |delta: &_| metadata_or_generation_changed(delta) || update::has_changed(delta);
+        let changed_sets = sets.subscribe().filter(move |delta| std::future::ready(set_changed(delta)));
         let of_sets = changed_sets.flat_map(move |delta| stream::iter(groups_of_set(&all_groups, &delta)));
         let is_changed = was_created_or_deleted_or_has_other_pod_group;
         let changed_gangs = gangs.subscribe().filter(move |delta| std::future::ready(is_changed(delta)));
@@ -148,27 +150,35 @@ impl Reconciler for GroupReconciler {
 
 /// Builds the group from the revision that the set has chosen, and lets each replica keep its revision until its turn.
 async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed, ReconcileError> {
-    let chosen = observed.target_hash().map(str::to_owned);
-    let parts = observed.set.clone().zip(observed.revision.clone()).zip(chosen);
-    let Some(((set, current), target)) = parts.filter(|_| !observed.is_terminating()) else { return Ok(observed) };
-    let client = ctx.client();
-    let is_current = target == current.hashes().generation_hash;
-    let mut revisions = BTreeMap::new();
-    if !is_current {
-        revisions = update::read_revisions(&client, &set, &current, BTreeSet::from([target.as_str()])).await?;
-    }
+    let target = observed.target_hash().map(str::to_owned);
+    let is_expanded = observed.set.is_some() && !observed.is_terminating();
+    let Some(target) = target.filter(|_| is_expanded) else { return Ok(observed) };
+    let is_current = observed.revision.as_ref().is_some_and(|current| current.hashes().generation_hash == target);
+    let chosen = if is_current { BTreeSet::new() } else { BTreeSet::from([target.as_str()]) };
+    let mut revisions = read_revisions(ctx, &observed, chosen).await?;
     let mut observed = match revisions.get(&target) {
         Some(revision) => observed.built_from(revision),
         None if is_current => observed,
         None => return Ok(observed.kept_as_it_is(&target)),
     };
     let states = observed.replica_states();
-    let earlier = observed.earlier_revisions(&set, &states);
-    let unread: BTreeSet<_> = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
-    revisions.extend(update::read_revisions(&client, &set, &current, unread).await?);
-    let is_open = is_current && update::is_open(&set, &target);
+    let earlier = observed.earlier_revisions(&states);
+    let unread = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
+    revisions.extend(read_revisions(ctx, &observed, unread).await?);
+    let is_open = is_current && observed.set.as_ref().is_some_and(|set| update::is_open(set, &target));
     observed.assign_revisions((&states, &earlier), is_open, &revisions);
     Ok(observed)
+}
+
+async fn read_revisions(
+    ctx: &Context,
+    observed: &Observed,
+    hashes: BTreeSet<&str>,
+) -> Result<BTreeMap<String, Arc<Revision>>, ReconcileError> {
+    match observed.set.as_ref().zip(observed.revision.as_ref()) {
+        Some((set, current)) => update::read_revisions(&ctx.client(), set, current, hashes).await,
+        None => Ok(BTreeMap::new()),
+    }
 }
 
 /// Why cliques that start after others are not created. Cliques that exist are not affected.

@@ -106,8 +106,8 @@ impl Reconciler for SetReconciler {
         observe::observe(ctx, set)
     }
 
-    /// Confirms a missing topology, reads the revisions of replicas that are updated later, decides about the `PodGroup`s of the gangs, finds out who has the names of the identity, and reads the
-    /// templates of claims.
+    /// Confirms a missing topology, reads the revisions of replicas that are updated later, decides about the `PodGroup`s of the gangs, finds out
+    /// who has the names of the identity, and reads the templates of claims.
     async fn dereference(ctx: &Context, mut observed: Observed, now: Timestamp) -> Result<Observed, ReconcileError> {
         confirm_topology(ctx, &mut observed).await?;
         Box::pin(assign_revisions(ctx, &mut observed)).await?;

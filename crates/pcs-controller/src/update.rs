@@ -13,4 +13,4 @@ pub(crate) use live_reads::read_revisions;
 pub(crate) use revisions::SlimRevision;
 pub(crate) use revisions::{History, RevisionOwner, Revisions, informer_options};
 pub(crate) use status::{GroupFacts, SetFacts, group_progress, set_condition, set_progress};
-pub(crate) use turns::{ReplicaState, Turns, all_earlier, earlier_revisions, has_changed, is_open};
+pub(crate) use turns::{ReplicaState, Turns, earlier_revisions, has_changed, is_open};

@@ -34,7 +34,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let outdated = as_count(update::count_outdated(observed));
     let counts = PodCounts { live: replicas, outdated, ready };
     let update_progress = update::progress(&observed.clique, counts, now);
-    let is_updating = update::is_in_progress(update_progress.as_ref());
+    let is_updating = update_progress.as_ref().is_some_and(update::is_in_progress);
     let (generation_hash, template_hash) = if updated == replicas && !is_updating {
         (observed.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
     } else {

@@ -3,62 +3,60 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::labels::{self, Component};
-use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
+use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE, Unit, next_units};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
 use grove_controller::slim_pod::SlimPod;
 use kube::ResourceExt;
 
 use crate::observed::ObservedClique;
 
-/// The number of pods that may be unavailable because of the update, unless the minimum of the clique demands more of them.
-const MAX_UNAVAILABLE: i32 = 1;
-
-/// The hashes of the template of a clique.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hashes<'a> {
+/// The template that the pods of a clique should have, by its hashes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    clique: &'a PodClique,
     /// That of the whole set.
     pub(super) generation: &'a str,
     /// That of the pods of the clique.
     pub(super) pods: &'a str,
 }
 
-impl<'a> Hashes<'a> {
+impl<'a> Target<'a> {
     /// The hashes that pcs-controller has written; `None` if a user removed one.
     pub(super) fn of(clique: &'a PodClique) -> Option<Self> {
         let generation = clique.annotations().get(labels::GENERATION_HASH)?;
         let pods = clique.labels().get(labels::TEMPLATE_HASH)?;
-        Some(Self { generation, pods })
+        Some(Self { clique, generation, pods })
     }
 
     /// Whether the progress is that of the update to this template.
-    pub(super) fn are_of(self, progress: &PodCliqueUpdateProgress) -> bool {
+    pub(super) fn is_of(self, progress: &PodCliqueUpdateProgress) -> bool {
         self.pods == progress.pod_template_hash && self.generation == progress.pod_clique_set_generation_hash
     }
 
     /// Whether the update replaces the pod: it was created from another template, or before the turn of its replica of a scaling group. Such a replica
     /// is replaced as a whole, also if only the template of another clique has changed.
-    pub(super) fn replace(self, clique: &PodClique, pod: &SlimPod) -> bool {
-        if is_member(clique) && self.have_turn(clique) {
+    pub(super) fn is_outdated(self, pod: &SlimPod) -> bool {
+        if is_member(self.clique) && self.has_turn() {
             return pod.annotations().get(labels::UPDATE_TURN).is_none_or(|turn| turn != self.generation);
         }
         pod.labels().get(labels::TEMPLATE_HASH).is_none_or(|of_pod| of_pod != self.pods)
     }
 
     /// Whether it is the turn of the clique: its outdated pods are replaced.
-    pub(super) fn have_turn(self, clique: &PodClique) -> bool {
-        clique.annotations().get(labels::UPDATE_TURN).is_some_and(|turn| turn == self.generation)
+    pub(super) fn has_turn(self) -> bool {
+        self.clique.annotations().get(labels::UPDATE_TURN).is_some_and(|turn| turn == self.generation)
     }
 }
 
 /// Whether the pods are being updated to the template of the clique.
-pub(crate) fn is_in_progress(progress: Option<&PodCliqueUpdateProgress>) -> bool {
-    progress.is_some_and(|progress| progress.update_ended_at.is_none())
+pub(crate) fn is_in_progress(progress: &PodCliqueUpdateProgress) -> bool {
+    progress.update_ended_at.is_none()
 }
 
 /// The number of live pods that the update replaces.
 pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
-    let Some(hashes) = Hashes::of(&observed.clique) else { return 0 };
-    observed.live().filter(|pod| hashes.replace(&observed.clique, pod)).count()
+    let Some(target) = Target::of(&observed.clique) else { return 0 };
+    observed.live().filter(|pod| target.is_outdated(pod)).count()
 }
 
 /// The indices of the pods that are replaced now. `by_index` are the live pods.
@@ -71,13 +69,10 @@ pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
 pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
     let clique = &observed.clique;
     let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
-    let hashes = Hashes::of(clique).filter(|hashes| hashes.have_turn(clique));
-    let Some(hashes) =
-        hashes.filter(|hashes| is_in_progress(progress) && progress.is_some_and(|progress| hashes.are_of(progress)))
-    else {
-        return BTreeSet::new();
-    };
-    let is_outdated = |pod: &SlimPod| hashes.replace(clique, pod);
+    let progress = progress.filter(|progress| is_in_progress(progress));
+    let is_begun = |target: &Target<'_>| target.has_turn() && progress.is_some_and(|it| target.is_of(it));
+    let Some(target) = Target::of(clique).filter(is_begun) else { return BTreeSet::new() };
+    let is_outdated = |pod: &SlimPod| target.is_outdated(pod);
     if is_member(clique) {
         return by_index.iter().filter(|(_, pod)| is_outdated(pod)).map(|(index, _)| *index).collect();
     }

@@ -8,10 +8,10 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, Clique, CurrentScale, GroupReplica, Revision, ScalingGroup, SetReplica};
 use grove_api_types::labels;
-use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, RevisionName};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
-use grove_api_types::rolling_update::{Availability, Bounds};
+use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
@@ -26,9 +26,6 @@ use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKe
 use crate::compute_domains::AwaitedDomains;
 use crate::update::{self, ReplicaState, Turns};
 
-/// The number of replicas that an update replaces at a time.
-const MAX_UNAVAILABLE: i32 = 1;
-
 /// Scaling groups as owners of children.
 #[derive(Debug)]
 pub(crate) struct GroupOwner;
@@ -39,7 +36,7 @@ impl OwnerKind for GroupOwner {
 }
 
 /// Pod specs, by the generation hash of their revision and the name of their template.
-pub(crate) type PodSpecs = BTreeMap<(String, String), RawPodSpec>;
+pub(crate) type PodSpecs = BTreeMap<String, BTreeMap<String, RawPodSpec>>;
 
 /// The replicas of a scaling group with everything that its children are computed from.
 #[derive(Debug)]
@@ -204,9 +201,9 @@ impl Observed {
     /// The same snapshot if the revision that the set has chosen does not exist: all cliques stay as they are.
     #[must_use]
     pub(crate) fn kept_as_it_is(mut self, target: &str) -> Self {
-        let name = RevisionName::of_set(&self.base_set(), target);
+        let set = self.base_set();
         for replica in 0..self.group.spec.replicas {
-            self.turns.add_unknown(replica, name.as_str());
+            self.turns.add_unknown(replica, &set, target);
         }
         self
     }
@@ -242,25 +239,19 @@ impl Observed {
     }
 
     /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
-    ///
-    /// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like
-    /// an update that has ended.
-    pub(crate) fn earlier_revisions(&self, set: &PodCliqueSet, states: &[ReplicaState]) -> BTreeMap<i32, String> {
+    pub(crate) fn earlier_revisions(&self, states: &[ReplicaState]) -> BTreeMap<i32, String> {
+        let Some(set) = &self.set else { return BTreeMap::new() };
         let progress = self.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
         let begun = progress.map(|progress| progress.pod_clique_set_generation_hash.as_str());
         let is_chosen = self.group.annotations().contains_key(labels::GENERATION_HASH);
-        if !set.spec.is_updated_on_delete() && (begun != self.target_hash() || !is_chosen) {
-            return update::all_earlier(states);
-        }
         let min_available = self.group.spec.min_available.unwrap_or(1);
-        update::earlier_revisions(set, states, Bounds { max_unavailable: MAX_UNAVAILABLE, min_available })
+        let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available };
+        update::earlier_revisions(set, states, bounds, is_chosen && begun == self.target_hash())
     }
 
     /// Whether the cliques of the replica have their turn for the chosen revision already, or have lost it.
-    fn has_turn(&self, index: i32) -> bool {
-        let replicas = self.expansion().into_iter().flat_map(|expansion| &expansion.scaling_group.replicas);
-        let mut cliques = replicas.filter(|replica| replica.index == index).flat_map(|replica| &replica.cliques);
-        cliques.any(|desired| {
+    fn has_turn(&self, replica: &GroupReplica) -> bool {
+        replica.cliques.iter().any(|desired| {
             let Some(clique) = clique::active(&self.children, &desired.name) else { return false };
             let turn = clique.annotations().get(labels::UPDATE_TURN).map(String::as_str);
             turn.is_some_and(|turn| Some(turn) == self.target_hash()) || clique::has_other_pods(clique)
@@ -274,13 +265,14 @@ impl Observed {
         is_open: bool,
         revisions: &BTreeMap<String, Arc<Revision>>,
     ) {
-        let is_given = |state: &&ReplicaState| {
-            let index = &state.index;
-            is_open && !earlier.contains_key(index) && (state.earlier.is_some() || self.has_turn(*index))
+        let replicas = self.expansion().into_iter().flat_map(|expansion| &expansion.scaling_group.replicas);
+        let is_given = |(state, replica): &(&ReplicaState, &GroupReplica)| {
+            is_open && !earlier.contains_key(&state.index) && (state.earlier.is_some() || self.has_turn(replica))
         };
+        let given = states.iter().zip(replicas).filter(is_given).map(|(state, _)| state.index);
         self.turns = Turns {
             is_open,
-            given: states.iter().filter(is_given).map(|state| state.index).collect(),
+            given: given.collect(),
             waiting: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
@@ -288,13 +280,8 @@ impl Observed {
         let Some(set_replica) = self.set_replica.as_ref().filter(|_| !earlier.is_empty()) else { return };
         let mut set_replica = SetReplica::clone(set_replica);
         let group = set_replica.groups.iter_mut().find(|group| group.name == name);
-        for replica in group.into_iter().flat_map(|group| &mut group.replicas) {
-            let Some(hash) = earlier.get(&replica.index) else { continue };
-            match revisions.get(hash) {
-                Some(revision) => *replica = replica.clone().built_from(revision),
-                None => self.turns.add_unknown(replica.index, RevisionName::of_set(&set, hash).as_str()),
-            }
-        }
+        let replicas = group.into_iter().flat_map(|group| &mut group.replicas);
+        self.turns.build(&set, (earlier, revisions), replicas);
         self.set_replica = Some(Arc::new(set_replica));
     }
 

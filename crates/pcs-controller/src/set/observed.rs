@@ -8,10 +8,10 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, Clique, CurrentScale, RecordedScale, Revision, ScalingGroup, SetReplica};
 use grove_api_types::labels::{self, SCALE, TOPOLOGY_NAME};
-use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName, RevisionName};
+use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
-use grove_api_types::rolling_update::{Availability, Bounds};
+use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -31,9 +31,6 @@ use crate::native_gangs::{GangsOfSet, PodGroups};
 use crate::startup::{Identity, IdentityOwner, identity_conflict};
 use crate::topology::{GangTopologies, pack_affinities};
 use crate::update::{self, History, ReplicaState, RevisionOwner, Turns};
-
-/// The number of replicas that an update replaces at a time.
-const MAX_UNAVAILABLE: i32 = 1;
 
 /// Sets as owners of children.
 #[derive(Debug)]
@@ -295,16 +292,10 @@ impl Observed {
     }
 
     /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
-    ///
-    /// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like
-    /// no update at all.
     pub(crate) fn earlier_revisions(&self) -> BTreeMap<i32, String> {
         let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available: 0 };
-        let states = self.replica_states();
-        if !self.set.spec.is_updated_on_delete() && !update::is_open(&self.set, self.hash()) {
-            return update::all_earlier(&states);
-        }
-        update::earlier_revisions(&self.set, &states, bounds)
+        let has_begun = update::is_open(&self.set, self.hash());
+        update::earlier_revisions(&self.set, &self.replica_states(), bounds, has_begun)
     }
 
     /// The hash of the earlier revision that the objects of the replica name, unless one of them names the current one: then the replica has had
@@ -377,15 +368,8 @@ impl Observed {
         if earlier.is_empty() {
             return;
         }
-        let set = self.name();
         let mut replicas = self.replicas.to_vec();
-        for replica in &mut replicas {
-            let Some(hash) = earlier.get(&replica.index) else { continue };
-            match revisions.get(hash) {
-                Some(revision) => *replica = replica.clone().built_from(revision),
-                None => self.turns.add_unknown(replica.index, RevisionName::of_set(&set, hash).as_str()),
-            }
-        }
+        self.turns.build(&self.name(), (earlier, revisions), &mut replicas);
         self.replicas = replicas.into();
     }
 

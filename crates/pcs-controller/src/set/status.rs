@@ -1,6 +1,6 @@
 //! The status of a set: replica counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
@@ -31,15 +31,16 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
     let (replicas, hashes) = (&observed.replicas, observed.revision.hashes());
     let available: Vec<_> = replicas.iter().filter(|replica| observed.is_available(replica)).collect();
-    let updated = available.iter().filter(|replica| observed.is_updated(replica)).count();
-    let (available, updated) = (as_count(available.len()), as_count(updated));
+    let complete = available.iter().filter(|replica| observed.is_updated(replica)).map(|replica| replica.index);
+    let complete: BTreeSet<i32> = complete.collect();
+    let (available, updated) = (as_count(available.len()), as_count(complete.len()));
     let base_labels = labels::base(&observed.name());
     let conflicts = observed.conflicts(&base_labels);
     let mut errors = rejections::last_errors(result, &observed.backed_off, &conflicts);
     errors.extend(resource_claims::template_errors::<PodCliqueSet>(plan));
     let rejection =
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
-    let update_progress = update::set_progress(&observed.set, &update_facts(observed), now);
+    let update_progress = update::set_progress(&observed.set, &update_facts(observed, &complete), now);
     // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
     let may_be_outdated = || replicas.iter().any(|replica| may_be_outdated(observed, hashes, replica));
     let has_ended = update_progress.as_ref().is_none_or(|progress| progress.update_ended_at.is_some());
@@ -56,7 +57,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
     if let Some(progress) = &update_progress {
-        let condition = update::set_condition(progress, &incomplete(observed), observed.set.metadata.generation);
+        let generation = observed.set.metadata.generation;
+        let condition = update::set_condition(progress, || incomplete(observed), generation);
         set_status_condition(&mut conditions, condition, now);
     }
     match topology::status::condition(&observed.topologies, observed.is_topology_enabled, &observed.set) {
@@ -124,11 +126,9 @@ fn selector(mut labels: BTreeMap<String, String>) -> String {
 }
 
 /// What the progress of the update is computed from.
-fn update_facts(observed: &Observed) -> SetFacts<'_> {
+fn update_facts<'a>(observed: &'a Observed, complete: &BTreeSet<i32>) -> SetFacts<'a> {
     let (replicas, hashes) = (&observed.replicas, observed.revision.hashes());
-    let has_turn = |replica: &&SetReplica| !observed.turns.waiting.contains(&replica.index);
-    let is_complete = |replica: &SetReplica| observed.is_available(replica) && observed.is_updated(replica);
-    let updating = replicas.iter().filter(has_turn).filter(|replica| !is_complete(replica));
+    let updating = with_turn(observed).map(|replica| replica.index).filter(|index| !complete.contains(index));
     let cliques: Vec<_> = replicas.iter().flat_map(|replica| &replica.cliques).collect();
     let updated_cliques = cliques.iter().filter(|clique| clique::is_updated(&observed.children, hashes, clique));
     let groups: Vec<_> = replicas.iter().flat_map(|replica| &replica.groups).collect();
@@ -136,23 +136,27 @@ fn update_facts(observed: &Observed) -> SetFacts<'_> {
     SetFacts {
         hash: observed.hash(),
         has_waiting_replicas: !observed.turns.waiting.is_empty(),
-        updating: updating.map(|replica| replica.index).collect(),
+        updating: updating.collect(),
         cliques: (as_count(updated_cliques.count()), as_count(cliques.len())),
         groups: (as_count(updated_groups.count()), as_count(groups.len())),
     }
 }
 
+/// The replicas that do not wait for their turn.
+fn with_turn(observed: &Observed) -> impl Iterator<Item = &SetReplica> {
+    observed.replicas.iter().filter(|replica| !observed.turns.waiting.contains(&replica.index))
+}
+
 /// The cliques and scaling groups of the replicas that have had their turn, and that are not complete.
 fn incomplete(observed: &Observed) -> Vec<String> {
     let hashes = observed.revision.hashes();
-    let has_turn = |replica: &&SetReplica| !observed.turns.waiting.contains(&replica.index);
-    let replicas = || observed.replicas.iter().filter(has_turn);
     let is_complete = |desired: &Clique| {
         let is_available = clique::active(&observed.children, &desired.name).is_some_and(clique::is_available);
         is_available && clique::is_updated(&observed.children, hashes, desired)
     };
-    let cliques = replicas().flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
-    let groups = replicas().flat_map(|replica| &replica.groups).filter(|group| !observed.is_group_complete(group));
+    let cliques = with_turn(observed).flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
+    let groups =
+        with_turn(observed).flat_map(|replica| &replica.groups).filter(|group| !observed.is_group_complete(group));
     let cliques = cliques.map(|clique| format!("PodClique {}", clique.name));
     cliques.chain(groups.map(|group| format!("PodCliqueScalingGroup {}", group.name))).collect()
 }

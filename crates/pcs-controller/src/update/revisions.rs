@@ -83,14 +83,13 @@ impl History {
     /// The history of a set whose current template has this hash. The last [`LIMIT`] earlier revisions stay, those that objects of the set name,
     /// and during an update all.
     pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, is_updating): (&BTreeSet<&str>, bool)) -> Self {
-        let hash_of = |revision: &SlimRevision| revision.labels().get(labels::GENERATION_HASH).cloned();
         let revisions = || children.of_kind::<SlimRevision>();
         let (current, mut earlier): (Vec<_>, Vec<_>) =
-            revisions().partition(|revision| hash_of(revision).as_deref() == Some(hash));
+            revisions().partition(|revision| hash_of(revision) == Some(hash));
         earlier.sort_by_key(|revision| std::cmp::Reverse((revision.revision, revision.name_any())));
         let latest = earlier.first().map_or(0, |revision| revision.revision);
         let number = current.iter().map(|revision| revision.revision).find(|number| *number > latest);
-        let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(hash.as_str()));
+        let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(hash));
         let kept = earlier.iter().enumerate();
         let kept = kept.filter(|(position, revision)| is_updating || *position < LIMIT || is_used(revision));
         Self {
@@ -98,6 +97,10 @@ impl History {
             kept: kept.map(|(_, revision)| revision.name_any()).collect(),
         }
     }
+}
+
+fn hash_of(revision: &SlimRevision) -> Option<&str> {
+    revision.labels().get(labels::GENERATION_HASH).map(String::as_str)
 }
 
 /// A kind of owners of revisions.

@@ -72,13 +72,13 @@ pub(crate) fn set_progress(
 /// message has no counts of pods, which are in the conditions of these objects, so that it seldom changes.
 pub(crate) fn set_condition(
     progress: &PodCliqueSetUpdateProgress,
-    incomplete: &[String],
+    incomplete: impl FnOnce() -> Vec<String>,
     observed_generation: Option<i64>,
 ) -> ConditionUpdate {
     let is_active = progress.update_ended_at.is_none();
     let (reason, message) = if is_active {
-        let waiting =
-            if incomplete.is_empty() { "the next replica".to_owned() } else { join_names(incomplete, MAX_NAMED) };
+        let names = incomplete();
+        let waiting = if names.is_empty() { "the next replica".to_owned() } else { join_names(&names, MAX_NAMED) };
         (update_in_progress::PROGRESSING, format!("the pods are being replaced; the update waits for {waiting}"))
     } else {
         (update_in_progress::NO_ACTIVE_UPDATE, "no update is in progress".to_owned())

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::conditions::available;
+use grove_api_types::expansion::{GroupReplica, Revision, SetReplica};
 use grove_api_types::hash::is_of_this_version;
+use grove_api_types::names::{PodCliqueSetName, RevisionName};
 use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
 use grove_controller::children::DesiredChild;
@@ -23,7 +25,15 @@ pub(crate) struct ReplicaState {
 }
 
 /// The replicas that keep an earlier revision now, with its hash. With `OnDelete`, none does: the user replaces the pods.
-pub(crate) fn earlier_revisions(set: &PodCliqueSet, states: &[ReplicaState], bounds: Bounds) -> BTreeMap<i32, String> {
+///
+/// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like no
+/// update, or like one that has ended.
+pub(crate) fn earlier_revisions(
+    set: &PodCliqueSet,
+    states: &[ReplicaState],
+    bounds: Bounds,
+    has_begun: bool,
+) -> BTreeMap<i32, String> {
     if set.spec.is_updated_on_delete() {
         return BTreeMap::new();
     }
@@ -31,14 +41,10 @@ pub(crate) fn earlier_revisions(set: &PodCliqueSet, states: &[ReplicaState], bou
         let ReplicaState { index, earlier, availability } = state;
         Unit { index: *index, is_outdated: earlier.is_some(), availability: *availability }
     };
-    let turns: BTreeSet<_> = next_units(&states.iter().map(unit).collect::<Vec<_>>(), bounds).into_iter().collect();
+    let units: Vec<_> = states.iter().map(unit).collect();
+    let turns: BTreeSet<_> = if has_begun { next_units(&units, bounds).into_iter().collect() } else { BTreeSet::new() };
     let waiting = states.iter().filter(|state| !turns.contains(&state.index));
     waiting.filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
-}
-
-/// The hashes of the earlier revisions of all replicas that have one.
-pub(crate) fn all_earlier(states: &[ReplicaState]) -> BTreeMap<i32, String> {
-    states.iter().filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
 }
 
 /// Whether the status of the set shows that Grove is replacing its pods by those of the template with this hash.
@@ -66,6 +72,35 @@ pub(super) fn is_in_progress(status: &PodCliqueSetStatus) -> bool {
     status.update_progress.as_ref().is_some_and(|progress| progress.update_ended_at.is_none())
 }
 
+/// A replica of a set or of a scaling group.
+pub(crate) trait Replica: Clone {
+    /// Its index.
+    fn index(&self) -> i32;
+
+    /// The same replica, built from another revision.
+    fn built_from(self, revision: &Arc<Revision>) -> Self;
+}
+
+impl Replica for SetReplica {
+    fn index(&self) -> i32 {
+        self.index
+    }
+
+    fn built_from(self, revision: &Arc<Revision>) -> Self {
+        Self::built_from(self, revision)
+    }
+}
+
+impl Replica for GroupReplica {
+    fn index(&self) -> i32 {
+        self.index
+    }
+
+    fn built_from(self, revision: &Arc<Revision>) -> Self {
+        Self::built_from(self, revision)
+    }
+}
+
 /// What an update means for the replicas of a set or of a scaling group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turns {
@@ -80,8 +115,25 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Adds a replica whose revision of this name does not exist.
-    pub(crate) fn add_unknown(&mut self, replica: i32, revision: &str) {
+    /// Builds the replicas from their earlier revisions: `earlier` has the hashes, and `revisions` those revisions that exist.
+    pub(crate) fn build<'r, R: Replica + 'r>(
+        &mut self,
+        set: &PodCliqueSetName,
+        (earlier, revisions): (&BTreeMap<i32, String>, &BTreeMap<String, Arc<Revision>>),
+        replicas: impl IntoIterator<Item = &'r mut R>,
+    ) {
+        for replica in replicas {
+            let Some(hash) = earlier.get(&replica.index()) else { continue };
+            match revisions.get(hash) {
+                Some(revision) => *replica = replica.clone().built_from(revision),
+                None => self.add_unknown(replica.index(), set, hash),
+            }
+        }
+    }
+
+    /// Adds a replica whose revision with this hash does not exist.
+    pub(crate) fn add_unknown(&mut self, replica: i32, set: &PodCliqueSetName, hash: &str) {
+        let revision = RevisionName::of_set(set, hash);
         let message = format!(
             "replica {replica} stays as it is until its update, because ControllerRevision {revision} does not exist"
         );

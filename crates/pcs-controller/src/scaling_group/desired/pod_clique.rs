@@ -96,8 +96,8 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
     let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     let pod_specs = expansion.pod_specs.get_or_init(|| pod_specs(expansion));
-    let hash = replica.revision.hashes().generation_hash.clone();
-    if let Some(pod_spec) = pod_specs.get(&(hash, clique.template.name.clone())) {
+    let of_revision = pod_specs.get(&replica.revision.hashes().generation_hash);
+    if let Some(pod_spec) = of_revision.and_then(|of_revision| of_revision.get(&clique.template.name)) {
         pod_clique.spec.pod_spec = pod_spec.clone();
     }
     pod_clique::with_update_turn(pod_clique, expansion.turns.given.contains(&replica.index))
@@ -108,24 +108,20 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
 fn pod_specs(expansion: &GroupExpansion<'_>) -> PodSpecs {
     let GroupExpansion { set, set_replica, scaling_group, .. } = expansion;
     let variables = variables(scaling_group);
-    let pod_spec = |hash: &str, clique: &Clique| {
+    let pod_spec = |clique: &Clique| {
         let mut pod_spec = clique.template.spec.pod_spec.clone();
         let domain = mnnvl::domain_of_clique(set, set_replica.index, Some(&scaling_group.config), &clique.template);
         if let Some(domain) = domain {
             mnnvl::inject_claim(&mut pod_spec, &domain);
         }
         pod_spec.edit(|fields| environment::prepend(fields, &variables));
-        ((hash.to_owned(), clique.template.name.clone()), pod_spec)
+        (clique.template.name.clone(), pod_spec)
     };
     let mut pod_specs = PodSpecs::new();
     for replica in &scaling_group.replicas {
-        let hash = replica.revision.hashes().generation_hash.as_str();
-        let is_known = replica
-            .cliques
-            .first()
-            .is_some_and(|clique| pod_specs.contains_key(&(hash.to_owned(), clique.template.name.clone())));
-        if !is_known {
-            pod_specs.extend(replica.cliques.iter().map(|clique| pod_spec(hash, clique)));
+        let hash = &replica.revision.hashes().generation_hash;
+        if !pod_specs.contains_key(hash) {
+            pod_specs.insert(hash.clone(), replica.cliques.iter().map(pod_spec).collect());
         }
     }
     pod_specs

@@ -80,7 +80,7 @@ impl Film {
         let mut observed = expanded(&self.observed);
         let before = observed.replica_states();
         let set = observed.set.clone().expect("the set");
-        let earlier = observed.earlier_revisions(&set, &before);
+        let earlier = observed.earlier_revisions(&before);
         let hash = observed.target_hash().expect("a hash").to_owned();
         observed.assign_revisions((&before, &earlier), crate::update::is_open(&set, &hash), &self.revisions);
         let plan = super::super::plan::plan(&observed);
