@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::labels::{PACK_AFFINITY, POD_GROUP_SPEC, RESOURCE_CLAIMS, SCALE};
+use crate::labels::{PACK_AFFINITY, POD_GROUP_SPEC, RESOURCE_CLAIMS, SCALE, UPDATE_BOUNDS};
 
 /// The annotations with such values.
-pub const KEYS: [&str; 4] = [PACK_AFFINITY, RESOURCE_CLAIMS, POD_GROUP_SPEC, SCALE];
+pub const KEYS: [&str; 5] = [PACK_AFFINITY, RESOURCE_CLAIMS, POD_GROUP_SPEC, SCALE, UPDATE_BOUNDS];
 /// The version of the values that this version of Grove writes, and the only one that it reads.
 const VERSION: u64 = 1;
 /// The field of a value that contains its version.

@@ -12,7 +12,7 @@ pub const MIN_AVAILABLE_BREACHED: &str = "MinAvailableBreached";
 pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
 /// `PodCliqueSet`: whether the topology lacks a level that a constraint of the set names.
 pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
-/// `PodCliqueSet`: whether Grove replaces pods of an earlier template. Absent until the first update.
+/// All kinds with pods: whether Grove replaces pods of an earlier template. Absent until the first update.
 pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
 /// `PodCliqueSet`: whether the set has fields that no service supports; the message lists them.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
@@ -135,6 +135,12 @@ pub mod gang_termination_in_progress {
 pub mod update_in_progress {
     /// The message names the cliques and scaling groups that the update waits for.
     pub const PROGRESSING: &str = "Progressing";
+    /// The user has paused the update.
+    pub const PAUSED: &str = "Paused";
+    /// A new pod cannot start; the message has what the scheduler or the kubelet reports about it.
+    pub const BLOCKED: &str = "Blocked";
+    /// A clique or a scaling group has made no progress for the time of its `progressDeadline`. The condition is `Unknown`.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
     /// The last update has ended, or the user replaces the pods.
     pub const NO_ACTIVE_UPDATE: &str = "NoActiveUpdate";
 }

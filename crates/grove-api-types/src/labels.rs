@@ -64,6 +64,9 @@ pub const GENERATION_HASH: &str = "grove.io/podcliqueset-generation-hash";
 /// Annotation of cliques: the hash of the template to which pclq-controller updates the pods now. Without it, pods stay as they are. pcs-controller
 /// writes it together with the template, and removes it at the end of the update of the set.
 pub const UPDATE_TURN: &str = "grove.io/update-turn";
+/// Annotation of cliques beside [`UPDATE_TURN`]: the bounds and controls of the update, [`UpdateBounds`](crate::rolling_update::UpdateBounds) as
+/// JSON. Without it, they have their defaults. pcs-controller writes it.
+pub const UPDATE_BOUNDS: &str = "grove.io/update-bounds";
 /// Annotation of base gangs and scaling groups: the scale of cliques and groups that differs from the template, a
 /// [`RecordedScale`](crate::expansion::RecordedScale) as JSON. pcs-controller writes and reads it.
 pub const SCALE: &str = "grove.io/scale";

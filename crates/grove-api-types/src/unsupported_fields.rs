@@ -68,11 +68,9 @@ impl UnsupportedFields {
         self.add(clique.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
         let group = clique.spec.pod_spec.get("schedulingGroup").filter(|group| !group.is_null());
         self.add(group.is_some(), &format!("{path}.spec.podSpec"), "schedulingGroup");
-        self.add(clique.rolling_update.is_some(), path, "rollingUpdate");
     }
 
     fn of_group(&mut self, group: &PodCliqueScalingGroupConfig, path: &str) {
         self.add(group.topology_constraint.is_some() && !self.has_topology, path, "topologyConstraint");
-        self.add(group.rolling_update.is_some(), path, "rollingUpdate");
     }
 }

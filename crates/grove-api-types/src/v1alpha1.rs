@@ -7,6 +7,7 @@ pub mod pod_clique;
 pub mod pod_clique_scaling_group;
 pub mod pod_clique_set;
 pub mod resource_sharing;
+pub mod rolling_update;
 mod status;
 pub mod topology_constraint;
 
@@ -33,6 +34,7 @@ pub use resource_sharing::{
     PcsResourceSharingFilter, PcsResourceSharingSpec, PcsgResourceSharingFilter, PcsgResourceSharingSpec,
     ResourceClaimTemplateConfig, ResourceSharingScope, ResourceSharingSpec, SharedResourceClaimTemplates,
 };
+pub use rolling_update::{RollingUpdate, SetRollingUpdate};
 pub use status::LastError;
 pub use topology_constraint::{TopologyConstraint, TopologyPackConstraint};
 

@@ -91,10 +91,8 @@ fn unsupported_fields_are_listed_by_path() {
             spec.template.topologyConstraint
             spec.template.terminationDelay
             spec.template.cliques[1].topologyConstraint
-            spec.template.cliques[1].rollingUpdate
             spec.template.cliques[2].spec.podSpec.schedulingGroup
-            spec.template.podCliqueScalingGroups[0].topologyConstraint
-            spec.template.podCliqueScalingGroups[0].rollingUpdate"]],
+            spec.template.podCliqueScalingGroups[0].topologyConstraint"]],
     );
 }
 

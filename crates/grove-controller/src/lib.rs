@@ -33,6 +33,7 @@ pub mod merge_patch;
 pub mod name_conflict;
 pub mod orphan_deletions;
 pub mod rejections;
+pub mod update_in_progress;
 
 pub mod reconcile_error;
 pub mod requeue;

@@ -7,9 +7,13 @@ use grove_runtime::object_decoding::optional_time;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
 };
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
+
+/// The reasons of containers that start normally.
+const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// A pod in a cache. It must never be sent to the API server, because all fields that are missing here would be lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
@@ -91,6 +95,9 @@ pub struct SlimPodStatus {
     /// One entry per container that the kubelet has reported.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub container_statuses: Vec<SlimContainerStatus>,
+    /// The init containers that the kubelet cannot start.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "only_failing")]
+    pub init_container_statuses: Vec<SlimContainerStatus>,
 }
 
 /// A condition of a pod.
@@ -126,6 +133,39 @@ pub struct SlimContainerStatus {
     pub started: Option<bool>,
     /// The number of restarts.
     pub restart_count: i32,
+    /// What the kubelet reports about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<SlimContainerState>,
+}
+
+/// What the kubelet reports about a container that does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlimContainerState {
+    /// Why it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<SlimWaitingState>,
+}
+
+/// Why a container waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlimWaitingState {
+    /// The reason as one word in camel case, for example `CrashLoopBackOff`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl SlimContainerStatus {
+    /// Why the kubelet cannot start the container.
+    pub fn failure(&self) -> Option<&SlimWaitingState> {
+        let waiting = self.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        (!STARTING.contains(&reason)).then_some(waiting)
+    }
 }
 
 impl SlimPod {
@@ -175,6 +215,18 @@ impl SlimPod {
         !self.spec.scheduling_gates.is_empty()
     }
 
+    /// The first container that the kubelet cannot start.
+    pub fn failing_container(&self) -> Option<(&SlimContainerStatus, &SlimWaitingState)> {
+        let mut containers = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        containers.find_map(|container| Some((container, container.failure()?)))
+    }
+
+    /// For how long the pod has been ready; `None` if it is not.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        let ready = self.condition("Ready").filter(|condition| condition.status == "True")?;
+        Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
+    }
+
     /// The condition of that type.
     pub fn condition(&self, type_: &str) -> Option<&SlimPodCondition> {
         self.status.conditions.iter().find(|condition| condition.type_ == type_)
@@ -190,6 +242,13 @@ impl SlimPod {
 fn only_of_grove<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SlimInitContainer>, D::Error> {
     let mut containers: Vec<SlimInitContainer> = null_as_default(from)?;
     containers.retain(|container| container.name == INIT_CONTAINER);
+    containers.shrink_to_fit();
+    Ok(containers)
+}
+
+fn only_failing<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SlimContainerStatus>, D::Error> {
+    let mut containers: Vec<SlimContainerStatus> = null_as_default(from)?;
+    containers.retain(|container| container.failure().is_some());
     containers.shrink_to_fit();
     Ok(containers)
 }
@@ -230,6 +289,28 @@ mod tests {
         let args = vec!["--podcliques=a:1".to_owned()];
         assert_eq!(kept, [SlimInitContainer { name: "grove-initc".to_owned(), args }]);
         assert!(pod(json!({ "spec": { "initContainers": null } })).spec.init_containers.is_empty());
+    }
+
+    #[test]
+    fn containers_that_the_kubelet_cannot_start_are_known() {
+        let waiting = |name: &str, reason: &str| json!({ "name": name, "state": { "waiting": { "reason": reason, "message": "m" } }, "image": "i" });
+        let running =
+            json!({ "name": "c", "ready": true, "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } } });
+        let failing = |init: serde_json::Value, containers: serde_json::Value| {
+            let status = json!({ "initContainerStatuses": init, "containerStatuses": containers });
+            let pod = pod(json!({ "status": status }));
+            pod.failing_container()
+                .map(|(container, waiting)| (container.name.clone(), waiting.reason.clone().unwrap()))
+        };
+        let named = |name: &str, reason: &str| Some((name.to_owned(), reason.to_owned()));
+        assert_eq!(failing(json!(null), json!([running])), None);
+        assert_eq!(failing(json!([waiting("i", "PodInitializing")]), json!([waiting("c", "ContainerCreating")])), None);
+        assert_eq!(
+            failing(json!(null), json!([running, waiting("d", "CrashLoopBackOff")])),
+            named("d", "CrashLoopBackOff")
+        );
+        let both = (json!([waiting("i", "ErrImagePull")]), json!([waiting("c", "PodInitializing")]));
+        assert_eq!(failing(both.0, both.1), named("i", "ErrImagePull"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::expectations::PendingCreates;
 use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::write_history::CliqueWrites;
@@ -35,6 +36,8 @@ pub(crate) struct ObservedClique {
     pub(crate) pending_creates: PendingCreates,
     /// The names of its pods and the version of its gang in earlier writes of this process.
     pub(crate) own_writes: CliqueWrites,
+    /// When the snapshot was taken.
+    pub(crate) now: Timestamp,
     /// Whether its namespace is terminating. Then no pod is created, and no create waits for its retry.
     pub(crate) is_namespace_terminating: bool,
 }

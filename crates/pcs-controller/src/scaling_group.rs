@@ -132,8 +132,8 @@ impl Reconciler for GroupReconciler {
         Ok(observed)
     }
 
-    fn plan(observed: &Observed, _now: Timestamp) -> Plan {
-        plan::plan(observed)
+    fn plan(observed: &Observed, now: Timestamp) -> Plan {
+        plan::plan(observed, now)
     }
 
     fn status(

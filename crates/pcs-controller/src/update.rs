@@ -12,5 +12,7 @@ pub(crate) use live_reads::read_revisions;
 #[cfg(test)]
 pub(crate) use revisions::SlimRevision;
 pub(crate) use revisions::{History, RevisionOwner, Revisions, informer_options};
-pub(crate) use status::{GroupFacts, SetFacts, group_progress, set_condition, set_progress};
+pub(crate) use status::{
+    Awaited, GroupFacts, SetFacts, group_condition, group_deadline, group_progress, set_condition, set_progress,
+};
 pub(crate) use turns::{ReplicaState, Turns, earlier_revisions, has_changed, is_open};

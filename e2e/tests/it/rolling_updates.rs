@@ -21,7 +21,7 @@ fn image(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref()).expect("an image")
 }
 
-fn label<'p>(pod: &'p Pod, key: &str) -> &'p str {
+pub(super) fn label<'p>(pod: &'p Pod, key: &str) -> &'p str {
     pod.labels().get(key).map_or("", String::as_str)
 }
 
@@ -101,7 +101,7 @@ fn uids(pods: &[&Pod]) -> BTreeSet<String> {
 }
 
 /// Asserts after each watch event that at most one unit is down. `unit` is the unit of a pod, and `needed` how many of its pods must be ready.
-fn assert_one_unit_at_a_time(
+pub(super) fn assert_one_unit_at_a_time(
     changes: &[Change<Pod>],
     is_of: impl Fn(&Pod) -> bool,
     (unit, needed): (impl Fn(&Pod) -> String, usize),
@@ -319,6 +319,136 @@ async fn a_set_is_rolled_back_to_an_earlier_revision() {
         let all = revisions().await;
         assert_eq!(all.iter().map(|revision| revision.revision).collect::<Vec<_>>(), [Some(2), Some(3)]);
         assert_eq!(all[1].name_any(), first.name_any(), "the first template is the latest one again");
+    })
+    .await;
+}
+
+/// Replaces the controls of the updates of the set.
+async fn control(ns: &Namespace, controls: Value) {
+    let strategy = json!({ "type": "RollingRecreate", "rollingUpdate": controls });
+    let patch = json!([{ "op": "add", "path": "/spec/updateStrategy", "value": strategy }]);
+    let patch = Patch::Json::<()>(serde_json::from_value(patch).expect("a patch"));
+    ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await.expect("the set is patched");
+}
+
+/// Replicas below `partition` keep their template. While the set is paused, no pod is replaced. Then all replicas are updated at once.
+#[tokio::test]
+async fn an_update_is_limited_to_some_replicas_and_paused() {
+    in_namespace("e2e-ru-controls", async |ns| {
+        let before = available(ns, &fixtures::three_cliques("llm", 3)).await;
+        control(ns, json!({ "partition": 2 })).await;
+        change_image(ns, &[0, 1], NEW_IMAGE).await;
+        let canary = ns.wait_for("the update has ended", |state| has_ended(state) && all_are_ready(state)).await;
+        for clique in ["-frontend", "-prefill"] {
+            let images = [0, 1, 2].map(|replica| image(pods_of(&canary, &format!("llm-{replica}{clique}"))[0]));
+            assert_eq!(images, [FIRST_IMAGE, FIRST_IMAGE, NEW_IMAGE], "{clique}");
+        }
+        assert_eq!(uids(&pods_of(&before, "-decode")), uids(&pods_of(&canary, "-decode")), "decode has not changed");
+        let status = canary.sets["llm"].status.as_ref().expect("a status");
+        assert_eq!((status.updated_replicas, status.available_replicas), (1, 3));
+        ns.delete_object::<PodClique>("llm-0-frontend").await;
+        let is_recreated = |state: &NamespaceState| {
+            pods_of(state, "llm-0-frontend").iter().any(|pod| is_ready(pod)) && all_are_ready(state)
+        };
+        let recreated = ns.wait_for("the clique is created again", is_recreated).await;
+        assert_eq!(image(pods_of(&recreated, "llm-0-frontend")[0]), FIRST_IMAGE, "it keeps its template");
+
+        control(ns, json!({ "partition": 0, "paused": true })).await;
+        ns.wait_for_condition("llm", "UpdateInProgress", "Paused", "the update is paused").await;
+        change_image(ns, &[2], NEW_IMAGE).await;
+        let is_observed = |state: &NamespaceState| {
+            let hash =
+                |replica: &str| state.cliques[&format!("llm-{replica}-decode")].labels()[labels::TEMPLATE_HASH].clone();
+            let status = state.sets["llm"].status.as_ref().expect("a status");
+            let revision = status.current_generation_hash.as_ref();
+            hash("0") == hash("2")
+                && revision != canary.sets["llm"].status.as_ref().and_then(|it| it.current_generation_hash.as_ref())
+        };
+        let paused = ns.wait_for("the change is observed", is_observed).await;
+        assert_eq!(uids(&pods_of(&recreated, "")), uids(&pods_of(&paused, "")), "no pod is replaced");
+
+        control(ns, json!({ "maxUnavailable": "67%" })).await;
+        let both = |state: &NamespaceState| {
+            let status = state.sets["llm"].status.as_ref().and_then(|status| status.update_progress.as_ref());
+            status.is_some_and(|progress| progress.currently_updating.len() == 2)
+        };
+        ns.wait_for("two replicas are updated at a time", both).await;
+        wait_for_end(ns, &["-frontend", "-prefill", "-decode"], NEW_IMAGE).await;
+    })
+    .await;
+}
+
+/// The number of ready pods of a clique with six pods never falls below that which its `maxUnavailable` promises, and reaches it.
+#[tokio::test]
+async fn several_pods_are_replaced_at_a_time() {
+    in_namespace("e2e-ru-bounds", async |ns| {
+        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+        available(ns, &fixtures::three_cliques("llm", 1)).await;
+        ns.scale::<PodClique>("llm-0-decode", 6).await;
+        ns.wait_for("six pods are ready", all_are_ready).await;
+        change(ns, &[2], &[("rollingUpdate", json!({ "maxUnavailable": "50%" }))]).await;
+        change_image(ns, &[2], NEW_IMAGE).await;
+        wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
+        let (mut pods, mut were_ready, mut lowest) = (BTreeMap::new(), false, 6);
+        let changes = history.changes().await;
+        for change in changes.iter().filter(|change| label(&change.object, labels::POD_CLIQUE) == "llm-0-decode") {
+            pods.insert(change.object.name_any(), (!change.is_deleted).then_some(&change.object));
+            let ready = pods.values().flatten().filter(|pod| is_ready(pod) && !is_terminating(**pod)).count();
+            were_ready |= ready == 6;
+            lowest = if were_ready { lowest.min(ready) } else { lowest };
+        }
+        assert_eq!(lowest, 3, "three of six pods are replaced at a time");
+    })
+    .await;
+}
+
+/// The next pod is replaced when the new one has been ready for `minReadySeconds`.
+#[tokio::test]
+async fn a_new_pod_must_be_ready_for_some_time() {
+    in_namespace("e2e-ru-min-ready", async |ns| {
+        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+        available(ns, &fixtures::three_cliques("llm", 1)).await;
+        control(ns, json!({ "minReadySeconds": 2 })).await;
+        change_image(ns, &[2], NEW_IMAGE).await;
+        wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
+        let changes = history.changes().await;
+        let of = |index: &str| {
+            let is_of = move |change: &&Change<Pod>| {
+                label(&change.object, labels::POD_CLIQUE) == "llm-0-decode"
+                    && label(&change.object, labels::POD_INDEX) == index
+            };
+            changes.iter().filter(is_of).map(|change| &change.object).collect::<Vec<_>>()
+        };
+        let ready_since = of("0").into_iter().filter(|pod| image(pod) == NEW_IMAGE && is_ready(pod)).find_map(|pod| {
+            let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+            conditions.iter().find(|condition| condition.type_ == "Ready")?.last_transition_time.clone()
+        });
+        let deleted = of("1").into_iter().find_map(|pod| pod.metadata.deletion_timestamp.clone());
+        let (ready_since, deleted) = (ready_since.expect("a ready pod").0, deleted.expect("a deleted pod").0);
+        let seconds = deleted.duration_since(ready_since).as_secs();
+        assert!(seconds >= 2, "the next pod was deleted after {seconds} s");
+    })
+    .await;
+}
+
+/// No node has the label that the new pods want: the set reports what the scheduler says, then that the deadline is exceeded, and a correction ends it.
+#[tokio::test]
+async fn a_blocked_update_names_its_cause() {
+    in_namespace("e2e-ru-blocked", async |ns| {
+        available(ns, &fixtures::with_scaling_group("llm", 1, "")).await;
+        let nowhere = json!({ "test.grove.io/no-node": "true" });
+        change(ns, &[0], &[("spec/podSpec/nodeSelector", nowhere.clone())]).await;
+        let cause = "PodClique llm-0-f: not scheduled: llm-0-f-";
+        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", cause).await;
+        change(ns, &[0], &[("rollingUpdate", json!({ "progressDeadline": "1s" }))]).await;
+        let exceeded = "PodClique llm-0-f: no progress for the progressDeadline of 1s; not scheduled: llm-0-f-";
+        ns.wait_for_condition("llm", "UpdateInProgress", "ProgressDeadlineExceeded", exceeded).await;
+        change(ns, &[0], &[("spec/podSpec/nodeSelector", json!({}))]).await;
+        wait_for_end(ns, &["-f"], FIRST_IMAGE).await;
+        ns.wait_for_condition("llm", "UpdateInProgress", "NoActiveUpdate", "no update is in progress").await;
+        change(ns, &[1], &[("spec/podSpec/nodeSelector", nowhere)]).await;
+        let cause = "PodCliqueScalingGroup llm-0-g: PodClique llm-0-g-0-p: not scheduled: llm-0-g-0-p-";
+        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", cause).await;
     })
     .await;
 }

@@ -15,6 +15,9 @@ pub(crate) const SET_NAME_WITH_DOTS: &str =
 pub(crate) const NOT_POSITIVE: &str = "must be greater than 0";
 pub(crate) const MIN_AVAILABLE_ABOVE_REPLICAS: &str = "minAvailable must not be greater than replicas";
 pub(crate) const DELAY_NOT_POSITIVE: &str = "terminationDelay must be greater than 0";
+pub(crate) const MAX_UNAVAILABLE_INVALID: &str = "must be a number greater than 0, or a percentage from 1% to 100%";
+pub(crate) const ROLLING_UPDATE_ON_DELETE: &str =
+    "has no effect with the update strategy OnDelete; remove it, or choose RollingRecreate";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 pub(crate) const CLIQUES_CHANGED: &str = "not allowed to change clique composition";
 pub(crate) const GROUPS_CHANGED: &str = "not allowed to add or remove PodCliqueScalingGroupConfigs";

@@ -135,6 +135,9 @@ rules! {
     QueueExists = "queue-exists",
     /// With a scheduler that does not support topologies, a set has no topology constraints.
     SchedulerTopology = "scheduler-topology",
+    /// `rollingUpdate.maxUnavailable` is a positive number or a percentage, and `progressDeadline` is a positive duration. A clique of a scaling
+    /// group has no `rollingUpdate`, and with `OnDelete` there is none.
+    RollingUpdate = "rolling-update",
     /// The cliques of a set are immutable: an update adds and removes none.
     CliqueComposition = "clique-composition",
     /// The order of cliques is immutable if the startup type uses it.

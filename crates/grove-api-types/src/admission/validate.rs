@@ -23,6 +23,7 @@ mod name_collisions;
 mod names;
 mod object_count;
 mod pods;
+mod rolling_update;
 mod scaling;
 mod schedulers;
 mod sharing;
@@ -124,6 +125,7 @@ impl<'a> ValidationContext<'a> {
         topology::check(self, errors);
         mnnvl::check(self, errors);
         schedulers::check(self, errors);
+        rolling_update::check(self, errors);
     }
 
     fn template(&self) -> &'a PodCliqueSetTemplateSpec {

@@ -10,8 +10,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use crate::admission::messages::{
     BoundsMessages, CLIQUE_BOUNDS, CLIQUES_CHANGED, DELAY_NOT_POSITIVE, EMPTY_FILTER, EMPTY_NAME, EMPTY_REFERENCE_NAME,
-    GROUP_BOUNDS, GROUPS_CHANGED, IMMUTABLE, INVALID_CLIQUE_NAME, INVALID_GROUP_NAME, MIN_AVAILABLE_ABOVE_REPLICAS,
-    NO_CLIQUES, NOT_POSITIVE, SET_NAME_WITH_DOTS, TOPOLOGY_WITHOUT_CONSTRAINT,
+    GROUP_BOUNDS, GROUPS_CHANGED, IMMUTABLE, INVALID_CLIQUE_NAME, INVALID_GROUP_NAME, MAX_UNAVAILABLE_INVALID,
+    MIN_AVAILABLE_ABOVE_REPLICAS, NO_CLIQUES, NOT_POSITIVE, ROLLING_UPDATE_ON_DELETE, SET_NAME_WITH_DOTS,
+    TOPOLOGY_WITHOUT_CONSTRAINT,
 };
 use crate::admission::validating_admission_policy::NAMES_AND_SPECS;
 
@@ -151,6 +152,26 @@ fn group_rules() -> Vec<ValidationRule> {
     rules
 }
 
+fn strategy_rules() -> Vec<ValidationRule> {
+    let has_effect = "!has(@.rollingUpdate) || @.type != 'OnDelete'";
+    vec![ratcheting(has_effect, ROLLING_UPDATE_ON_DELETE, (".rollingUpdate", Reason::Forbidden))]
+}
+
+/// The rules about the bounds of updates at one level. The API server assumes that the value of `maxUnavailable` may be as long as a request, so a
+/// regular expression would cost too much.
+fn rolling_update_rules(has_deadline: bool) -> Vec<ValidationRule> {
+    let percentages: Vec<_> = (1..=100).map(|percentage| format!("'{percentage}%'")).collect();
+    let percentages = percentages.join(",");
+    let max_unavailable = format!(
+        "!has(@.maxUnavailable) || (type(@.maxUnavailable) == int ? @.maxUnavailable > 0 : @.maxUnavailable in [{percentages}])"
+    );
+    let deadline = format!("!has(@.progressDeadline) || !@.progressDeadline.matches('{ZERO_DURATION}')");
+    let mut rules = vec![ratcheting(&max_unavailable, MAX_UNAVAILABLE_INVALID, (".maxUnavailable", Reason::Invalid))];
+    let deadline = has_deadline.then(|| ratcheting(&deadline, NOT_POSITIVE, (".progressDeadline", Reason::Invalid)));
+    rules.extend(deadline);
+    rules
+}
+
 fn sharing_rules() -> Vec<ValidationRule> {
     let listed = |list: &str| format!("(has(@.filter.{list}) && @.filter.{list}.size() > 0)");
     let filter = format!("!has(@.filter) || {} || {}", listed("childCliqueNames"), listed("childScalingGroupNames"));
@@ -184,6 +205,10 @@ fn all() -> Vec<(Location<'static>, Vec<ValidationRule>)> {
     };
     vec![
         (set(""), vec![dots]),
+        (set("spec.updateStrategy"), strategy_rules()),
+        (set("spec.updateStrategy.rollingUpdate"), rolling_update_rules(false)),
+        (set("spec.template.cliques[].rollingUpdate"), rolling_update_rules(true)),
+        (set("spec.template.podCliqueScalingGroups[].rollingUpdate"), rolling_update_rules(true)),
         (set("spec.template"), template_rules()),
         (set("spec.template.cliques[]"), name_rules(INVALID_CLIQUE_NAME)),
         (set("spec.template.cliques[].spec"), clique_spec_rules()),

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MAX_REPLICAS;
+use super::{MAX_REPLICAS, SetRollingUpdate};
 
 mod status;
 mod template;
@@ -18,6 +18,9 @@ pub use template::{
     CliqueStartupType, HeadlessServiceConfig, PodCliqueScalingGroupConfig, PodCliqueSetTemplateSpec,
     PodCliqueTemplateSpec,
 };
+
+/// The upper bound of `revisionHistoryLimit`.
+const MAX_REVISIONS: i32 = 1000;
 
 /// A set of cliques that Grove creates, schedules and scales as a unit.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
@@ -86,11 +89,20 @@ pub struct PodCliqueSetSpec {
     /// The strategy that replaces pods after a change of the template. Defaults to `RollingRecreate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<PodCliqueSetUpdateStrategy>,
+    /// How many earlier templates are stored as `ControllerRevision`s for rollbacks, besides those that replicas use. Defaults to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = MAX_REVISIONS))]
+    pub revision_history_limit: Option<i32>,
     /// The template of each replica.
     pub template: PodCliqueSetTemplateSpec,
 }
 
 impl PodCliqueSetSpec {
+    /// The bounds and controls of its updates.
+    pub fn rolling_update(&self) -> SetRollingUpdate {
+        self.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone()).unwrap_or_default()
+    }
+
     /// Whether the update strategy is `OnDelete`.
     pub fn is_updated_on_delete(&self) -> bool {
         self.update_strategy.as_ref().is_some_and(|strategy| strategy.type_ == UpdateStrategyType::OnDelete)
@@ -104,6 +116,9 @@ pub struct PodCliqueSetUpdateStrategy {
     /// The type of the strategy. A change of it replaces no pod.
     #[serde(default, rename = "type", deserialize_with = "crate::enum_decoding::unknown_as_default")]
     pub type_: UpdateStrategyType,
+    /// Bounds and controls of `RollingRecreate`. Without them, one replica of the set is updated after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<SetRollingUpdate>,
 }
 
 /// The type of an update strategy.

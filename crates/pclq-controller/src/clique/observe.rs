@@ -22,7 +22,7 @@ use crate::{claims, gangs, startup};
 /// The snapshot of `clique`.
 pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Observed {
     let caches = &ctx.caches;
-    let (state, terminating) = clique_and_pods(ctx, with_defaults(clique));
+    let (state, terminating) = clique_and_pods(ctx, with_defaults(clique), now);
     let ObservedClique { clique, pods, tombstones, is_namespace_terminating, .. } = &state;
     let gang = gangs::observe(&caches.cliques, &caches.gangs, &caches.memory.gating_gangs, clique);
     let backed_off = if *is_namespace_terminating {
@@ -50,7 +50,7 @@ pub(super) fn observe(ctx: &Context, clique: &PodClique, now: Timestamp) -> Obse
 }
 
 /// The clique and its pods, and the deleted pods that are still terminating.
-fn clique_and_pods(ctx: &Context, clique: PodClique) -> (ObservedClique, Vec<Arc<SlimPod>>) {
+fn clique_and_pods(ctx: &Context, clique: PodClique, now: Timestamp) -> (ObservedClique, Vec<Arc<SlimPod>>) {
     let caches = &ctx.caches;
     // The number is read before the pods. So the pods contain the result of every counted relist.
     let relists = *caches.pods.relists().borrow();
@@ -80,6 +80,7 @@ fn clique_and_pods(ctx: &Context, clique: PodClique) -> (ObservedClique, Vec<Arc
         relists,
         pending_creates,
         own_writes,
+        now,
     };
     (observed, terminating)
 }

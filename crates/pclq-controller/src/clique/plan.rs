@@ -12,7 +12,7 @@ use grove_controller::slim_pod::SlimPod;
 use grove_runtime::caches::UnreadableObject;
 
 use super::observed::Observed;
-use crate::{claims, gangs, pod, stage, startup};
+use crate::{claims, gangs, pod, stage, startup, update};
 
 mod adoption;
 mod annotations;
@@ -77,7 +77,8 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
         .with_warnings(annotations::warning(observed));
     let replacement_delay = replacement::shortest_delay(observed, &indices.free);
     let plan = plan.continue_after(has_more.then_some(NEXT_PLAN_DELAY));
-    observed.backed_off.requeue(replacement_delay.into_iter().fold(plan, Plan::requeue_after))
+    let delays = replacement_delay.into_iter().chain(update::delay(observed));
+    observed.backed_off.requeue(delays.fold(plan, Plan::requeue_after))
 }
 
 /// The two plans as one, for the status.

@@ -1,6 +1,6 @@
 //! The status of a clique: pod counts, conditions and errors. When it is written: `grove-controller/src/status_limiter.rs`.
 
-use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED};
+use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, UPDATE_IN_PROGRESS};
 use grove_api_types::error_codes::ERR_UNREADABLE_ANNOTATION;
 use grove_api_types::labels::{self, Component};
 use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
@@ -32,7 +32,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let replicas = count(&|_| true);
     let ready = count(&SlimPod::is_ready);
     let outdated = as_count(update::count_outdated(observed));
-    let counts = PodCounts { live: replicas, outdated, ready };
+    let available = as_count(update::count_available(observed));
+    let counts = PodCounts { live: replicas, outdated, ready, updated, available };
     let update_progress = update::progress(&observed.clique, counts, now);
     let is_updating = update_progress.as_ref().is_some_and(update::is_in_progress);
     let (generation_hash, template_hash) = if updated == replicas && !is_updating {
@@ -46,7 +47,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let errors = errors.chain(unreadable.map(|message| (ERR_UNREADABLE_ANNOTATION.to_owned(), message)));
     let is_complete = result.succeeded() && backed_off.children.is_empty();
     let mut conditions = old.conditions;
-    conditions::set_all(&mut conditions, observed, (plan, result), is_updating, now);
+    conditions::set_all(&mut conditions, observed, (plan, result), update_progress.as_ref(), now);
     let scheduled = find_status_condition(&conditions, POD_CLIQUE_SCHEDULED).filter(|it| it.status == "True");
     let last_scheduled = scheduled.map(|condition| condition.last_transition_time.clone()).or(old.last_scheduled);
     PodCliqueStatus {
@@ -67,7 +68,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
 }
 
 /// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
-/// breach of `minAvailable`, has other errors, begins or ends an update, or cannot use claims for another reason. If its gang gates cliques, a change is also
+/// breach of `minAvailable`, has other errors, begins or ends an update, has another reason in its condition `UpdateInProgress`, or cannot use claims for another reason. If its gang gates cliques, a change is also
 /// significant if the clique becomes or stops being scheduled as [`gating_reason`](crate::gangs::ObservedGang::gating_reason) of those cliques requires it: the status
 /// opens or closes their gates. The condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than
 /// `minAvailable`.
@@ -89,7 +90,9 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
     let old_errors = old.map(|old| old.last_errors.as_slice()).unwrap_or_default();
     let phase = |status: &PodCliqueStatus| {
         let progress = status.update_progress.as_ref()?;
-        Some((progress.pod_template_hash.clone(), progress.update_ended_at.is_some()))
+        let condition = find_status_condition(&status.conditions, UPDATE_IN_PROGRESS);
+        let reason = condition.map(|condition| condition.reason.clone());
+        Some((progress.pod_template_hash.clone(), progress.update_ended_at.is_some(), reason))
     };
     let is_significant = is_complete
         || old.is_some_and(|old| phase(old) != phase(new))

@@ -85,6 +85,9 @@ impl ProcessMemory {
     }
 }
 
+/// The default of `now` in a row.
+const NOW: &str = "2026-01-02T00:00:00Z";
+
 /// The plan, which does not depend on the time. The API server accepts all creates of claims.
 fn plan(observed: &Observed) -> Plan {
     let claims = crate::claims::plan(observed, &observed.claims);
@@ -104,7 +107,7 @@ fn status(observed: &Observed, result: &ExecutionResult, now: Timestamp) -> PodC
 /// `status` of the clique; `pods`, `orphans` and `tombstones`, each `{i, name, at, phase, terminating, ready, labels, group, affinity, unschedulable, …}`;
 /// `gang`, the pod references in its pod group, absent if there is no gang; `base`, the base gang, or `own`, the own gang, that gates pods, and `scaledCliques`, whether the gang gates cliques; `conflicting`, names
 /// of pods of others; `backedOff`, names of pods with rejected creates, and `retry`, whether their backoff has ended; `delayed`, the
-/// indices at which the replacement waits for 20 s; `namespaceTerminating`; `claims`: see `claim_rows.rs`; `startup`: see [`startup`].
+/// indices at which the replacement waits for 20 s; `now`; `namespaceTerminating`; `claims`: see `claim_rows.rs`; `startup`: see [`startup`].
 fn snapshot(row: &str) -> Observed {
     let row: Value = if row.is_empty() { json!({}) } else { serde_saphyr::from_str(row).expect("YAML") };
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
@@ -124,6 +127,7 @@ fn snapshot(row: &str) -> Observed {
         relists: 0,
         pending_creates: PendingCreates::default(),
         own_writes: CliqueWrites { conflicting_names, ..CliqueWrites::default() },
+        now: row["now"].as_str().unwrap_or(NOW).parse().expect("a time"),
         is_namespace_terminating: row["namespaceTerminating"] == json!(true),
     };
     Observed {
@@ -221,7 +225,9 @@ fn pod(row: &Value) -> Arc<SlimPod> {
         "spec": { "nodeName": if is("ready") || is("bound") { json!("node") } else { Value::Null } },
         "status": {
             "phase": row["phase"].as_str().unwrap_or("Running"),
-            "conditions": [{ "type": "Ready", "status": if is("ready") { "True" } else { "False" } }],
+            "conditions": [{
+                "type": "Ready", "status": if is("ready") { "True" } else { "False" }, "lastTransitionTime": row["readyAt"],
+            }],
         },
     });
     if let Some(message) = row["unschedulable"].as_str() {

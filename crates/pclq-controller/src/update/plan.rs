@@ -1,11 +1,15 @@
 //! Which outdated pods are replaced now. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use grove_api_types::labels::{self, Component};
-use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE, Unit, next_units};
+use grove_api_types::rolling_update::{
+    Availability, Bounds, Unit, UpdateBounds, deadline, max_unavailable, next_units,
+};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
 use grove_controller::slim_pod::SlimPod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::observed::ObservedClique;
@@ -72,6 +76,7 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
     let progress = progress.filter(|progress| is_in_progress(progress));
     let is_begun = |target: &Target<'_>| target.has_turn() && progress.is_some_and(|it| target.is_of(it));
     let Some(target) = Target::of(clique).filter(is_begun) else { return BTreeSet::new() };
+    let Some(bounds) = UpdateBounds::of(clique).ok().filter(|bounds| !bounds.paused) else { return BTreeSet::new() };
     let is_outdated = |pod: &SlimPod| target.is_outdated(pod);
     if is_member(clique) {
         return by_index.iter().filter(|(_, pod)| is_outdated(pod)).map(|(index, _)| *index).collect();
@@ -82,12 +87,52 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
         Unit {
             index,
             is_outdated: pod.is_some_and(|pod| is_outdated(pod)),
-            availability: if pod.is_some_and(|pod| pod.is_ready()) { Availability::Full } else { Availability::None },
+            availability: pod.map_or(Availability::None, |pod| availability(pod, &bounds, observed.now)),
         }
     };
     let units: Vec<_> = (0..replicas).map(unit).collect();
     let min_available = clique.spec.min_available.unwrap_or(replicas);
-    next_units(&units, Bounds { max_unavailable: MAX_UNAVAILABLE, min_available }).into_iter().collect()
+    let max_unavailable = max_unavailable(bounds.of_clique.max_unavailable.as_ref(), replicas);
+    next_units(&units, Bounds { max_unavailable, min_available }).into_iter().collect()
+}
+
+/// A pod that has just become ready serves, so it is not replaced at once, and does not count as available yet.
+fn availability(pod: &SlimPod, bounds: &UpdateBounds, now: Timestamp) -> Availability {
+    match available_since(pod, bounds) {
+        Some(since) if since <= now => Availability::Full,
+        Some(_) => Availability::Partial,
+        None => Availability::None,
+    }
+}
+
+/// When the pod became, or becomes, available for the update; `None` if it is not ready.
+fn available_since(pod: &SlimPod, bounds: &UpdateBounds) -> Option<Timestamp> {
+    let ready_since = pod.ready_since()?;
+    let min_ready = SignedDuration::from_secs(bounds.min_ready_seconds.into());
+    Some(ready_since.checked_add(min_ready).unwrap_or(Timestamp::MAX))
+}
+
+/// The number of live pods that are available for the update.
+pub(crate) fn count_available(observed: &ObservedClique) -> usize {
+    let bounds = UpdateBounds::of(&observed.clique).unwrap_or_default();
+    observed.live().filter(|pod| available_since(pod, &bounds).is_some_and(|since| since <= observed.now)).count()
+}
+
+/// The time until a pod becomes available for the update in progress, or until its deadline. No watch event shows either.
+pub(crate) fn delay(observed: &ObservedClique) -> Option<Duration> {
+    let status = observed.clique.status.as_ref()?;
+    let progress = status.update_progress.as_ref().filter(|progress| is_in_progress(progress))?;
+    let bounds = UpdateBounds::of(&observed.clique).ok().filter(|bounds| !bounds.paused)?;
+    let deadline = exceeded_at(progress, &bounds);
+    let available = observed.live().filter_map(|pod| available_since(pod, &bounds));
+    let next = available.chain(deadline).filter(|time| *time > observed.now).min()?;
+    Duration::try_from(next.duration_since(observed.now)).ok()
+}
+
+/// When the update exceeds its deadline.
+pub(super) fn exceeded_at(progress: &PodCliqueUpdateProgress, bounds: &UpdateBounds) -> Option<Timestamp> {
+    let last = progress.last_progressed_at.as_ref().or(progress.update_started_at.as_ref())?;
+    deadline(last.0, bounds.of_clique.progress_deadline.as_ref())
 }
 
 /// Whether the clique belongs to a scaling group.

@@ -1,10 +1,20 @@
 //! The progress of the update of a clique. Pure.
 
+use grove_api_types::conditions::UPDATE_IN_PROGRESS;
+use grove_api_types::rolling_update::UpdateBounds;
+use grove_api_types::text::shortened;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
+use grove_controller::conditions::find_status_condition;
+use grove_controller::update_in_progress::{UpdateState, deadline_message, was_paused};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
-use super::plan::{Target, is_member};
+use super::plan::{Target, exceeded_at, is_in_progress, is_member};
+use crate::observed::ObservedClique;
+
+/// The condition has this many characters of the kubelet's message.
+const MAX_MESSAGE: usize = 300;
 
 /// How many pods of a clique are in which state.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +25,10 @@ pub(crate) struct PodCounts {
     pub(crate) outdated: i32,
     /// The ready ones.
     pub(crate) ready: i32,
+    /// Those with the current template.
+    pub(crate) updated: i32,
+    /// Those that have been ready for `minReadySeconds`.
+    pub(crate) available: i32,
 }
 
 /// The progress of the current or the last update. It ends when all pods are new and enough of them are ready, and at once for a new clique and
@@ -26,7 +40,7 @@ pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) ->
         return None;
     }
     let required = clique.spec.required_replicas();
-    let is_done = counts.outdated == 0 && counts.live >= required && counts.ready >= required;
+    let is_done = counts.outdated == 0 && counts.live >= required && counts.available >= required;
     let is_new = old.is_none() && !is_known(clique) && counts.outdated == 0;
     let ends = |is_unchanged: bool| (is_done || is_new || is_unchanged || !target.has_turn()).then_some(Time(now));
     match old {
@@ -34,10 +48,13 @@ pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) ->
             // The turn may come later than the template.
             let is_open_again = target.has_turn() && counts.outdated > 0;
             let before = old.update_ended_at.filter(|_| !is_open_again);
-            Some(PodCliqueUpdateProgress { update_ended_at: before.or_else(|| ends(false)), ..old })
+            let last = if has_progressed(clique, counts) { Some(Time(now)) } else { old.last_progressed_at };
+            let ended = before.or_else(|| ends(false));
+            Some(PodCliqueUpdateProgress { update_ended_at: ended, last_progressed_at: last, ..old })
         }
         other => Some(PodCliqueUpdateProgress {
             update_started_at: Some(Time(now)),
+            last_progressed_at: Some(Time(now)),
             // Only another clique of the set has changed.
             update_ended_at: ends(
                 other.is_some_and(|old| old.pod_template_hash == target.pods) && counts.outdated == 0,
@@ -47,6 +64,55 @@ pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) ->
             ready_pods_selected_to_update: None,
         }),
     }
+}
+
+/// Whether a further pod is new or ready since the last status, or the user has just continued the update.
+fn has_progressed(clique: &PodClique, counts: PodCounts) -> bool {
+    let Some(old) = &clique.status else { return true };
+    let is_resumed = was_paused(&old.conditions) && UpdateBounds::of(clique).is_ok_and(|bounds| !bounds.paused);
+    let is_updating = old.update_progress.as_ref().is_some_and(is_in_progress);
+    is_updating && (is_resumed || counts.updated > old.updated_replicas || counts.ready > old.ready_replicas)
+}
+
+/// The state of the update; `None` before the first one. `rejection` is why the API server rejects a new pod, and `unschedulable` why the scheduler
+/// does not bind one.
+pub(crate) fn state(
+    observed: &ObservedClique,
+    progress: Option<&PodCliqueUpdateProgress>,
+    (rejection, unschedulable): (Option<String>, Option<String>),
+) -> Option<UpdateState> {
+    let has_condition = || {
+        let conditions = observed.clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        find_status_condition(conditions, UPDATE_IN_PROGRESS).is_some()
+    };
+    let Some(progress) = progress.filter(|progress| is_in_progress(progress)) else {
+        return has_condition().then_some(UpdateState::Ended);
+    };
+    let bounds = match UpdateBounds::of(&observed.clique) {
+        Ok(bounds) => bounds,
+        Err(error) => return Some(UpdateState::Blocked(error.message("pclq-controller"))),
+    };
+    if bounds.paused {
+        return Some(UpdateState::Paused);
+    }
+    let blocked = rejection.or(unschedulable).or_else(|| failing_pod(observed));
+    let is_exceeded = exceeded_at(progress, &bounds).is_some_and(|time| time <= observed.now);
+    Some(match (bounds.of_clique.progress_deadline.filter(|_| is_exceeded), blocked) {
+        (Some(deadline), blocked) => UpdateState::DeadlineExceeded(deadline_message(&deadline, blocked.as_deref())),
+        (None, Some(blocked)) => UpdateState::Blocked(blocked),
+        (None, None) => UpdateState::Progressing("the pods are being replaced".to_owned()),
+    })
+}
+
+/// What the kubelet reports about a new pod that it cannot start.
+fn failing_pod(observed: &ObservedClique) -> Option<String> {
+    let target = Target::of(&observed.clique)?;
+    let mut new = observed.live().filter(|pod| !target.is_outdated(pod) && !pod.is_ready());
+    let (pod, (container, waiting)) = new.find_map(|pod| Some((pod, pod.failing_container()?)))?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let message = waiting.message.as_deref().map(|message| format!(": {}", shortened(message, MAX_MESSAGE)));
+    let (pod, container, message) = (pod.name_any(), &container.name, message.unwrap_or_default());
+    Some(format!("Pod {pod} does not start: container {container}: {reason}{message}"))
 }
 
 /// Whether all pods of the clique were created from another template of the set.

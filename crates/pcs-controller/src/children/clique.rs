@@ -8,6 +8,8 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ObservedChildren;
 use kube::ResourceExt;
 
+use crate::update::Awaited;
+
 /// The clique of that name, if it exists and is not terminating.
 pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -> Option<&'a PodClique> {
     let clique = children.get::<PodClique>(name.as_str())?;
@@ -17,6 +19,12 @@ pub(crate) fn active<'a>(children: &'a ObservedChildren, name: &PodCliqueName) -
 /// Whether at least `minAvailable` pods of the clique are ready.
 pub(crate) fn is_available(clique: &PodClique) -> bool {
     clique.status.as_ref().map_or(0, |status| status.ready_replicas) >= clique.spec.required_replicas()
+}
+
+/// What an update that waits for the clique knows about it.
+pub(crate) fn awaited(children: &ObservedChildren, name: &PodCliqueName) -> Awaited {
+    let status = active(children, name).and_then(|clique| clique.status.as_ref());
+    Awaited::new::<PodClique>(name.as_str(), status.map(|status| &*status.conditions))
 }
 
 /// Whether the clique is active and reports that its update to the current template has ended.

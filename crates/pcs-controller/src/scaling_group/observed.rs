@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
+use grove_api_types::duration::GoDuration;
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{self, Clique, CurrentScale, GroupReplica, Revision, ScalingGroup, SetReplica};
 use grove_api_types::labels;
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::pod_spec::RawPodSpec;
 use grove_api_types::resource_sharing::claim_source::sources_of_group;
-use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE};
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api_types::rolling_update::{Availability, Bounds, max_unavailable};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet, RollingUpdate};
 use grove_controller::children::{ObservedChildren, OwnerKind};
 use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::expectations::PendingCreates;
@@ -244,9 +245,28 @@ impl Observed {
         let progress = self.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
         let begun = progress.map(|progress| progress.pod_clique_set_generation_hash.as_str());
         let is_chosen = self.group.annotations().contains_key(labels::GENERATION_HASH);
-        let min_available = self.group.spec.min_available.unwrap_or(1);
-        let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available };
-        update::earlier_revisions(set, states, bounds, is_chosen && begun == self.target_hash())
+        let bounds = Bounds {
+            max_unavailable: self.max_unavailable(),
+            min_available: self.group.spec.min_available.unwrap_or(1),
+        };
+        update::earlier_revisions(set, states, (bounds, 0), is_chosen && begun == self.target_hash())
+    }
+
+    /// How many replicas may be unavailable because of the update.
+    fn max_unavailable(&self) -> i32 {
+        let bounds = self.rolling_update();
+        max_unavailable(bounds.and_then(|bounds| bounds.max_unavailable.as_ref()), self.group.spec.replicas)
+    }
+
+    /// The time without progress after which the update exceeds its deadline.
+    pub(crate) fn progress_deadline(&self) -> Option<&GoDuration> {
+        self.rolling_update()?.progress_deadline.as_ref()
+    }
+
+    fn rolling_update(&self) -> Option<&RollingUpdate> {
+        let name = self.name();
+        let group = self.set_replica.as_deref()?.groups.iter().find(|group| group.name == name)?;
+        group.config.rolling_update.as_ref()
     }
 
     /// Whether the cliques of the replica have their turn for the chosen revision already, or have lost it.

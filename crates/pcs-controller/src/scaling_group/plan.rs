@@ -7,12 +7,13 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::finalizers;
 use grove_controller::children::StepFilter;
 use grove_controller::plan::{Plan, Waiting};
+use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
 use super::recorded_scale;
 use crate::children::too_large;
-use crate::claims;
+use crate::{claims, update};
 
 /// The delay of the next plan if another owner has a name of the identity of the set.
 const CONFLICT_RETRY: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ const CONFLICT_RETRY: Duration = Duration::from_secs(10);
 /// The plan for one group. It creates a clique once the clique's gang exists, and deletes the cliques of replicas beyond
 /// the replica count of the group. A rejected clique blocks nothing else, in particular not the deletes that may release
 /// quota for it. In a terminating namespace the plan has no creates. At the end it records the scale of the cliques.
-pub(crate) fn plan(observed: &Observed) -> Plan {
+pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.is_terminating() {
         let Observed { group, children, orphans_children, .. } = observed;
         return CHILD_KINDS.plan_for_terminating_owner(
@@ -45,9 +46,16 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let plan = plan.stage(recorded_scale::stage(observed, &expansion));
     let conditions = observed.group.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warning = claims::plan::template_warning(&plan, conditions);
-    let plan = plan.with_warnings(warning);
+    let plan = deadline_delay(observed, now).into_iter().fold(plan.with_warnings(warning), Plan::requeue_after);
     // No watch event shows that another owner frees the name.
     if observed.identity_conflict.is_some() { plan.requeue_after(CONFLICT_RETRY) } else { plan }
+}
+
+/// The time until the update exceeds its deadline. No watch event shows that.
+fn deadline_delay(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    let progress = observed.group.status.as_ref()?.update_progress.as_ref()?;
+    let deadline = update::group_deadline(progress, observed.progress_deadline())?;
+    Duration::try_from(deadline.duration_since(now)).ok().filter(|delay| !delay.is_zero())
 }
 
 fn set_not_found() -> Waiting {

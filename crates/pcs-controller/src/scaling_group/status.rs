@@ -26,7 +26,7 @@ use kube::ResourceExt;
 use super::observed::{GroupExpansion, Observed};
 use crate::children::{clique, rejections, too_large};
 use crate::claims::status::ClaimsState;
-use crate::update::{self, GroupFacts};
+use crate::update::{self, Awaited, GroupFacts};
 
 /// How many replicas of a group are in each state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +68,12 @@ pub(crate) fn status(
     };
     set_status_condition(&mut conditions, breached, now);
     set_status_condition(&mut conditions, available_condition(observed, counts, plan, result), now);
+    if let Some((progress, expansion)) = update_progress.as_ref().zip(expansion.as_ref()) {
+        let bounds = (observed.progress_deadline(), expansion.set.spec.rolling_update().paused);
+        let awaited = || incomplete(observed, expansion);
+        let of_group = (progress, observed.group.metadata.generation);
+        set_status_condition(&mut conditions, update::group_condition(of_group, bounds, awaited, now), now);
+    }
     match expansion.as_ref().and_then(|expansion| claims_condition(observed, expansion, result)) {
         Some(condition) => set_status_condition(&mut conditions, condition, now),
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
@@ -105,7 +111,7 @@ fn too_large_status(
     PodCliqueScalingGroupStatus { replicas: Some(observed.group.spec.replicas), conditions, ..old }
 }
 
-/// A change is significant if the group becomes or stops being available, becomes complete, begins or ends an update, or has other errors or another
+/// A change is significant if the group becomes or stops being available, becomes complete, begins or ends an update, has another reason in its condition `UpdateInProgress`, or has other errors or another
 /// reason in the condition about claims.
 pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStatus) -> StatusChange {
     let old = observed.group.status.as_ref();
@@ -121,7 +127,9 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueScalingGroupStat
     let claims_changed = old.and_then(claims) != claims(new);
     let phase = |status: &PodCliqueScalingGroupStatus| {
         let progress = status.update_progress.as_ref()?;
-        Some((progress.pod_clique_set_generation_hash.clone(), progress.update_ended_at.is_some()))
+        let condition = find_status_condition(&status.conditions, conditions::UPDATE_IN_PROGRESS);
+        let reason = condition.map(|condition| condition.reason.clone());
+        Some((progress.pod_clique_set_generation_hash.clone(), progress.update_ended_at.is_some(), reason))
     };
     let update_changed = old.and_then(phase) != phase(new);
     let is_significant =
@@ -184,8 +192,23 @@ fn update_progress(
         has_waiting_replicas: !expansion.turns.waiting.is_empty(),
         is_complete: counts.all_current && counts.available >= observed.group.spec.required_replicas(),
         cliques: (as_count(updated.count()), as_count(cliques.len())),
+        available: counts.available,
     };
-    update::group_progress(observed.group.status.as_ref(), &facts, now)
+    let is_paused = expansion.set.spec.rolling_update().paused;
+    update::group_progress(observed.group.status.as_ref(), &facts, is_paused, now)
+}
+
+/// The cliques of the replicas that do not wait for their turn, and that are not complete.
+fn incomplete(observed: &Observed, expansion: &GroupExpansion<'_>) -> Vec<Awaited> {
+    let (children, hashes) = (&observed.children, expansion.set_replica.revision.hashes());
+    let is_complete = |desired: &Clique| {
+        let is_available = clique::active(children, &desired.name).is_some_and(clique::is_available);
+        is_available && clique::is_updated(children, hashes, desired)
+    };
+    let replicas = expansion.scaling_group.replicas.iter();
+    let with_turn = replicas.filter(|replica| !expansion.turns.waiting.contains(&replica.index));
+    let cliques = with_turn.flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
+    cliques.map(|desired| clique::awaited(children, &desired.name)).collect()
 }
 
 fn breached_during_update(observed: &Observed) -> ConditionUpdate {

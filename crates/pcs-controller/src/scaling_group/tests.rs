@@ -46,7 +46,7 @@ spec: {replicas: 2, minAvailable: 1, cliqueNames: [p, d]}
 
 /// The plan, which does not depend on the time.
 fn plan(observed: &Observed) -> Plan {
-    super::plan::plan(&expanded(observed))
+    super::plan::plan(&expanded(observed), Timestamp::UNIX_EPOCH)
 }
 
 /// The status after the plan was executed without errors.

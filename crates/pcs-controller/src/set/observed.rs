@@ -11,7 +11,7 @@ use grove_api_types::labels::{self, SCALE, TOPOLOGY_NAME};
 use grove_api_types::names::{PodCliqueScalingGroupName, PodCliqueSetName};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::resource_sharing::claim_source::sources_of_set;
-use grove_api_types::rolling_update::{Availability, Bounds, MAX_UNAVAILABLE};
+use grove_api_types::rolling_update::{Availability, Bounds, max_unavailable};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -288,28 +288,49 @@ impl Observed {
             };
             ReplicaState { index: replica.index, earlier, availability }
         };
-        self.replicas.iter().map(state).collect()
+        let mut states: Vec<_> = self.replicas.iter().map(state).collect();
+        // A new replica below the partition is built from the revision that the others keep.
+        let partition = self.partition();
+        let kept = states.iter().filter(|state| state.index < partition).find_map(|state| state.earlier.clone());
+        for (state, replica) in states.iter_mut().zip(&*self.replicas) {
+            if state.index < partition && self.named_revisions(replica).is_empty() {
+                state.earlier.clone_from(&kept);
+            }
+        }
+        states
     }
 
     /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
     pub(crate) fn earlier_revisions(&self) -> BTreeMap<i32, String> {
-        let bounds = Bounds { max_unavailable: MAX_UNAVAILABLE, min_available: 0 };
+        let controls = self.set.spec.rolling_update();
+        let max_unavailable = max_unavailable(controls.max_unavailable.as_ref(), self.set.spec.replicas);
+        let bounds = Bounds { max_unavailable, min_available: 0 };
         let has_begun = update::is_open(&self.set, self.hash());
-        update::earlier_revisions(&self.set, &self.replica_states(), bounds, has_begun)
+        update::earlier_revisions(&self.set, &self.replica_states(), (bounds, self.partition()), has_begun)
+    }
+
+    /// The index of the first replica that updates replace.
+    pub(crate) fn partition(&self) -> i32 {
+        self.set.spec.rolling_update().partition.unwrap_or(0)
     }
 
     /// The hash of the earlier revision that the objects of the replica name, unless one of them names the current one: then the replica has had
     /// its turn.
     fn earlier_revision(&self, replica: &SetReplica) -> Option<&str> {
+        let named = self.named_revisions(replica);
+        let has_had_turn = named.iter().any(|hash| *hash == self.hash());
+        named.first().copied().filter(|_| !has_had_turn)
+    }
+
+    /// The hashes of the revisions that the objects of the replica name.
+    fn named_revisions(&self, replica: &SetReplica) -> Vec<&str> {
         let gang = self.children.get::<PodGang>(replica.base_gang.as_str()).filter(|gang| !is_terminating(&***gang));
         let gang = gang.and_then(|gang| gang.labels().get(labels::GENERATION_HASH));
         let cliques = replica.cliques.iter().filter_map(|desired| clique::active(&self.children, &desired.name));
         let cliques = cliques.filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
         let groups = replica.groups.iter().filter_map(|desired| self.active_group(&desired.name));
         let groups = groups.filter_map(|group| group.annotations().get(labels::GENERATION_HASH));
-        let named: Vec<_> = gang.into_iter().chain(cliques).chain(groups).map(String::as_str).collect();
-        let has_had_turn = named.iter().any(|hash| *hash == self.hash());
-        named.first().copied().filter(|_| !has_had_turn)
+        gang.into_iter().chain(cliques).chain(groups).map(String::as_str).collect()
     }
 
     /// Whether every clique and scaling group of the replica exists and reaches its `minAvailable`.
@@ -364,7 +385,7 @@ impl Observed {
             unknown: BTreeMap::new(),
         };
         self.history =
-            History::new(self.hash(), &self.children, (&self.used_revisions(), is_open || !earlier.is_empty()));
+            History::new(self.hash(), &self.children, (&self.used_revisions(), self.set.spec.revision_history_limit));
         if earlier.is_empty() {
             return;
         }

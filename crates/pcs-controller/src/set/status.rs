@@ -6,7 +6,7 @@ use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
 use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica, TemplateHashes};
 use grove_api_types::resource_sharing::claim_source::shares_claims;
-use grove_api_types::v1alpha1::{LastError, PodCliqueSet, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::observed::Observed;
 use crate::children::{clique, rejections, too_large};
 use crate::claims::status::ClaimsState;
-use crate::update::{self, SetFacts};
+use crate::update::{self, Awaited, SetFacts};
 use crate::{claims, topology};
 
 /// The status of the set after its plan was executed.
@@ -42,7 +42,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         rejections::first_rejection(result, &observed.backed_off, &conflicts).or_else(|| first_waiting(observed, plan));
     let update_progress = update::set_progress(&observed.set, &update_facts(observed, &complete), now);
     // With `OnDelete`, the work of a generation ends before the pods are new, as in the Go operator.
-    let may_be_outdated = || replicas.iter().any(|replica| may_be_outdated(observed, hashes, replica));
+    let mut to_update = replicas.iter().filter(|replica| replica.index >= observed.partition());
+    let mut may_be_outdated = || to_update.any(|replica| may_be_outdated(observed, hashes, replica));
     let has_ended = update_progress.as_ref().is_none_or(|progress| progress.update_ended_at.is_some());
     let is_updated = observed.set.spec.is_updated_on_delete() || (has_ended && !may_be_outdated());
     let is_complete = result.succeeded() && observed.backed_off.children.is_empty() && is_updated;
@@ -57,8 +58,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
         None => remove_status_condition(&mut conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
     if let Some(progress) = &update_progress {
-        let generation = observed.set.metadata.generation;
-        let condition = update::set_condition(progress, || incomplete(observed), generation);
+        let condition = update::set_condition(&observed.set, progress, || incomplete(observed));
         set_status_condition(&mut conditions, condition, now);
     }
     match topology::status::condition(&observed.topologies, observed.is_topology_enabled, &observed.set) {
@@ -135,7 +135,7 @@ fn update_facts<'a>(observed: &'a Observed, complete: &BTreeSet<i32>) -> SetFact
     let updated_groups = groups.iter().filter(|group| observed.is_group_updated(group));
     SetFacts {
         hash: observed.hash(),
-        has_waiting_replicas: !observed.turns.waiting.is_empty(),
+        has_waiting_replicas: observed.turns.waiting.iter().any(|index| *index >= observed.partition()),
         updating: updating.collect(),
         cliques: (as_count(updated_cliques.count()), as_count(cliques.len())),
         groups: (as_count(updated_groups.count()), as_count(groups.len())),
@@ -148,7 +148,7 @@ fn with_turn(observed: &Observed) -> impl Iterator<Item = &SetReplica> {
 }
 
 /// The cliques and scaling groups of the replicas that have had their turn, and that are not complete.
-fn incomplete(observed: &Observed) -> Vec<String> {
+fn incomplete(observed: &Observed) -> Vec<Awaited> {
     let hashes = observed.revision.hashes();
     let is_complete = |desired: &Clique| {
         let is_available = clique::active(&observed.children, &desired.name).is_some_and(clique::is_available);
@@ -157,8 +157,12 @@ fn incomplete(observed: &Observed) -> Vec<String> {
     let cliques = with_turn(observed).flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
     let groups =
         with_turn(observed).flat_map(|replica| &replica.groups).filter(|group| !observed.is_group_complete(group));
-    let cliques = cliques.map(|clique| format!("PodClique {}", clique.name));
-    cliques.chain(groups.map(|group| format!("PodCliqueScalingGroup {}", group.name))).collect()
+    let cliques = cliques.map(|desired| clique::awaited(&observed.children, &desired.name));
+    let groups = groups.map(|desired| {
+        let status = observed.active_group(&desired.name).and_then(|group| group.status.as_ref());
+        Awaited::new::<PodCliqueScalingGroup>(desired.name.as_str(), status.map(|status| &*status.conditions))
+    });
+    cliques.chain(groups).collect()
 }
 
 /// Whether an active clique or group of the replica does not report that its pods have the current template.

@@ -27,8 +27,8 @@ use crate::children::drift::restored;
 const OPTIONAL: [&str; 5] =
     ["priorityClassName", "terminationDelay", "headlessServiceConfig", "topologyConstraint", "clusterTopologyName"];
 
-/// How many earlier revisions stay.
-const LIMIT: usize = 10;
+/// The default of `revisionHistoryLimit`.
+const LIMIT: i32 = 10;
 
 /// One that cannot be created blocks nothing else.
 const FAILURE_DOMAIN: i32 = -3;
@@ -80,9 +80,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The history of a set whose current template has this hash. The last [`LIMIT`] earlier revisions stay, those that objects of the set name,
-    /// and during an update all.
-    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, is_updating): (&BTreeSet<&str>, bool)) -> Self {
+    /// The history of a set whose current template has this hash. The last earlier revisions stay, as many as `revisionHistoryLimit`, and those
+    /// that objects of the set name.
+    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, limit): (&BTreeSet<&str>, Option<i32>)) -> Self {
+        let limit = usize::try_from(limit.unwrap_or(LIMIT)).unwrap_or(0);
         let revisions = || children.of_kind::<SlimRevision>();
         let (current, mut earlier): (Vec<_>, Vec<_>) =
             revisions().partition(|revision| hash_of(revision) == Some(hash));
@@ -91,7 +92,7 @@ impl History {
         let number = current.iter().map(|revision| revision.revision).find(|number| *number > latest);
         let is_used = |revision: &SlimRevision| hash_of(revision).is_some_and(|hash| used.contains(hash));
         let kept = earlier.iter().enumerate();
-        let kept = kept.filter(|(position, revision)| is_updating || *position < LIMIT || is_used(revision));
+        let kept = kept.filter(|(position, revision)| *position < limit || is_used(revision));
         Self {
             number: number.unwrap_or(latest.saturating_add(1)),
             kept: kept.map(|(_, revision)| revision.name_any()).collect(),
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     /// The history of a set with these revisions, each with its hash and its number.
-    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], is_updating: bool) -> (i64, Vec<String>) {
+    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], limit: Option<i32>) -> (i64, Vec<String>) {
         let revision = |(hash, number): &(&str, i64)| {
             let labels = labels::of([(labels::GENERATION_HASH, *hash)]);
             let metadata =
@@ -188,27 +189,28 @@ mod tests {
         let mut children = ObservedChildren::default();
         children.extend(revisions.iter().map(revision));
         let used = used.iter().copied().collect();
-        let History { number, kept } = History::new(hash, &children, (&used, is_updating));
+        let History { number, kept } = History::new(hash, &children, (&used, limit));
         (number, kept.into_iter().collect())
     }
 
     #[test]
     fn the_current_revision_has_the_highest_number() {
-        assert_eq!(history("a", &[], &[], false), (1, vec![]));
-        assert_eq!(history("a", &[("a", 1)], &[], false), (1, vec![]));
-        assert_eq!(history("b", &[("a", 1)], &[], false).0, 2);
-        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], false).0, 2);
-        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], false).0, 3, "an earlier template again");
+        assert_eq!(history("a", &[], &[], None), (1, vec![]));
+        assert_eq!(history("a", &[("a", 1)], &[], None), (1, vec![]));
+        assert_eq!(history("b", &[("a", 1)], &[], None).0, 2);
+        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], None).0, 2);
+        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], None).0, 3, "an earlier template again");
     }
 
     #[test]
     fn the_last_ten_revisions_and_those_in_use_are_kept() {
         let names: Vec<_> = (1..=13).map(|number| format!("h{number:02}")).collect();
         let revisions: Vec<_> = names.iter().map(String::as_str).zip(1..).collect();
-        let kept = |used: &[&str], is_updating| history("h13", &revisions, used, is_updating).1;
-        assert_eq!(kept(&["h13"], false).first().map(String::as_str), Some("s-h03"));
-        assert_eq!(kept(&["h13"], false).len(), 10);
-        assert_eq!(kept(&["h01", "h13"], false).len(), 11);
-        assert_eq!(kept(&["h13"], true).len(), 12, "during an update");
+        let kept = |used: &[&str], limit| history("h13", &revisions, used, limit).1;
+        assert_eq!(kept(&["h13"], None).first().map(String::as_str), Some("s-h03"));
+        assert_eq!(kept(&["h13"], None).len(), 10);
+        assert_eq!(kept(&["h01", "h13"], None).len(), 11);
+        assert_eq!(kept(&["h01", "h13"], Some(1)), ["s-h01", "s-h12"]);
+        assert_eq!(kept(&["h13"], Some(0)), [""; 0]);
     }
 }

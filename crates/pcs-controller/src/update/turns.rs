@@ -24,25 +24,27 @@ pub(crate) struct ReplicaState {
     pub(crate) availability: Availability,
 }
 
-/// The replicas that keep an earlier revision now, with its hash. With `OnDelete`, none does: the user replaces the pods.
+/// The replicas that keep an earlier revision now, with its hash. With `OnDelete`, none does: the user replaces the pods. While the set is paused,
+/// and of the replicas below `partition`, all do.
 ///
 /// No replica has its turn before the status shows that the update has begun. Otherwise a change back to the former template could look like no
 /// update, or like one that has ended.
 pub(crate) fn earlier_revisions(
     set: &PodCliqueSet,
     states: &[ReplicaState],
-    bounds: Bounds,
+    (bounds, partition): (Bounds, i32),
     has_begun: bool,
 ) -> BTreeMap<i32, String> {
     if set.spec.is_updated_on_delete() {
         return BTreeMap::new();
     }
+    let may_begin = has_begun && !set.spec.rolling_update().paused;
     let unit = |state: &ReplicaState| {
         let ReplicaState { index, earlier, availability } = state;
         Unit { index: *index, is_outdated: earlier.is_some(), availability: *availability }
     };
-    let units: Vec<_> = states.iter().map(unit).collect();
-    let turns: BTreeSet<_> = if has_begun { next_units(&units, bounds).into_iter().collect() } else { BTreeSet::new() };
+    let units: Vec<_> = states.iter().filter(|state| state.index >= partition).map(unit).collect();
+    let turns: BTreeSet<_> = if may_begin { next_units(&units, bounds).into_iter().collect() } else { BTreeSet::new() };
     let waiting = states.iter().filter(|state| !turns.contains(&state.index));
     waiting.filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()
 }

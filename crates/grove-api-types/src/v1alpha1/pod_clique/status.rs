@@ -67,6 +67,9 @@ pub struct PodCliqueUpdateProgress {
     /// The time when the update ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
+    /// When the update last made progress: another unit is new, or available. The field `progressDeadline` counts from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_progressed_at: Option<Time>,
     /// The generation hash of the set that the update applies.
     pub pod_clique_set_generation_hash: String,
     /// The template hash that the update applies.

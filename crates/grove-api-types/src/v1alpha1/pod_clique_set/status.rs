@@ -91,6 +91,9 @@ pub struct PodCliqueSetUpdateProgress {
     /// The time when the update ended. Absent during the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
+    /// When the update last made progress: another unit is new, or available. The field `progressDeadline` counts from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_progressed_at: Option<Time>,
     /// The number of standalone cliques with the current template.
     #[serde(default)]
     pub updated_pod_cliques_count: i32,

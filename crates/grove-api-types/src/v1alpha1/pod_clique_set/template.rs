@@ -4,16 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::duration::GoDuration;
 use crate::v1alpha1::{
     AutoScalingConfig, MAX_REPLICAS, PcsResourceSharingSpec, PcsgResourceSharingSpec, PodCliqueSpec,
-    ResourceClaimTemplateConfig, ResourceSharingSpec, SharedResourceClaimTemplates, TopologyConstraint,
+    ResourceClaimTemplateConfig, ResourceSharingSpec, RollingUpdate, SharedResourceClaimTemplates, TopologyConstraint,
 };
 
 /// The template of the replicas of a set.
@@ -130,24 +128,11 @@ pub struct PodCliqueTemplateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<String>>")]
     pub resource_claim_template_names: Vec<String>,
-    /// Bounds of a rolling update of a clique outside of scaling groups. It has no effect yet.
+    /// Bounds of updates of a clique outside of scaling groups. Not allowed for a clique of a scaling group, whose replicas are updated as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<RollingUpdate>")]
-    pub rolling_update: Option<Map<String, Value>>,
+    pub rolling_update: Option<RollingUpdate>,
     /// The spec of the clique.
     pub spec: PodCliqueSpec,
-}
-
-/// The bounds of a rolling update, as in Grove 0.1.0-alpha.14. Only the schema uses it: no value of a field without effect makes a set
-/// undecodable.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "camelCase")]
-#[expect(dead_code, reason = "the schema is derived from the fields")]
-struct RollingUpdate {
-    /// The number or the percentage of replicas that may be unavailable during the update.
-    max_unavailable: Option<IntOrString>,
-    /// The time without progress after which the update counts as failed.
-    progress_deadline: Option<GoDuration>,
 }
 
 /// The template of a scaling group: cliques that scale together.
@@ -188,10 +173,9 @@ pub struct PodCliqueScalingGroupConfig {
     /// with a scheduler that does not pack pods by topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
-    /// Bounds of a rolling update of the replicas of the group. It has no effect yet.
+    /// Bounds of updates of the replicas of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<RollingUpdate>")]
-    pub rolling_update: Option<Map<String, Value>>,
+    pub rolling_update: Option<RollingUpdate>,
 }
 
 impl PodCliqueScalingGroupConfig {

@@ -102,6 +102,7 @@ impl CommonParts {
         let of_clique = [
             labels::LAST_APPLIED,
             labels::GENERATION_HASH,
+            labels::UPDATE_BOUNDS,
             labels::POD_GROUP,
             labels::RESOURCE_CLAIMS,
             labels::FIRST_GROUP_POD_INDEX,

@@ -1,6 +1,7 @@
 //! The conditions of a clique.
 
 use grove_api_types::conditions::{self, available, min_available_breached, pod_clique_scheduled};
+use grove_api_types::v1alpha1::PodCliqueUpdateProgress;
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, remove_status_condition, set_status_condition};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
@@ -12,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::waiting_pods;
 use crate::clique::observed::Observed;
-use crate::{claims, startup};
+use crate::{claims, startup, update};
 
 /// The status of a condition, its reason and its message.
 type ConditionState = (ConditionStatus, &'static str, String);
@@ -22,9 +23,10 @@ pub(super) fn set_all(
     conditions: &mut Vec<Condition>,
     observed: &Observed,
     (plan, result): (&Plan, &ExecutionResult),
-    is_updating: bool,
+    progress: Option<&PodCliqueUpdateProgress>,
     now: Timestamp,
 ) {
+    let is_updating = progress.is_some_and(update::is_in_progress);
     let computed = [
         (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),
         (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed, is_updating)),
@@ -35,10 +37,22 @@ pub(super) fn set_all(
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
     }
+    if let Some(state) = update::state(observed, progress, causes(observed, result)) {
+        set_status_condition(conditions, state.condition(observed.clique.metadata.generation), now);
+    }
     match claims::condition(observed, &observed.claims, plan, result) {
         Some(condition) => set_status_condition(conditions, condition, now),
         None => remove_status_condition(conditions, conditions::RESOURCE_CLAIMS_CREATED),
     }
+}
+
+/// Why the API server rejects a pod, and why the scheduler does not bind one.
+fn causes(observed: &Observed, result: &ExecutionResult) -> (Option<String>, Option<String>) {
+    let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
+    let mut waiting = observed.waiting_pods();
+    let is_reported = waiting.any(|pod| pod.unschedulable_message().is_some());
+    let unschedulable = is_reported.then(|| waiting_pods::message(observed)).flatten();
+    (rejection.map(|(_, message)| message), unschedulable)
 }
 
 fn scheduled_condition(observed: &Observed) -> ConditionState {

@@ -3,7 +3,7 @@
 use grove_api_types::mnnvl::has_domain_claim;
 use grove_api_types::names::PodClaimName;
 use grove_api_types::pod_group::PodGroupRef;
-use grove_api_types::text::join_names;
+use grove_api_types::text::{join_names, shortened};
 use grove_controller::slim_pod::SlimPod;
 
 use crate::clique::observed::Observed;
@@ -43,10 +43,8 @@ fn pod_group(observed: &Observed, pod: &SlimPod) -> Option<String> {
 
 /// What the scheduler reports about the pod.
 fn report(pod: &SlimPod) -> Option<String> {
-    let message = pod.unschedulable_message()?;
-    let short: String = message.chars().take(MAX_REASON).collect();
-    let dots = if short.len() < message.len() { "…" } else { "" };
-    Some(format!("the scheduler reports: {short}{dots}"))
+    let message = shortened(pod.unschedulable_message()?, MAX_REASON);
+    Some(format!("the scheduler reports: {message}"))
 }
 
 /// Why no device is available for a pod with a compute domain.

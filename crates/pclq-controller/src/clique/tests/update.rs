@@ -1,9 +1,11 @@
 //! Updates of the pods of a clique.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use grove_controller::executor::ExecutionResult;
+use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{check, snapshot, status};
@@ -13,17 +15,27 @@ const TURN: &str = "annotations: {grove.io/podcliqueset-generation-hash: 1gen, g
 const BEGUN: &str = "status: {readyReplicas: 0, updatedReplicas: 0, scheduleGatedReplicas: 0, scheduledReplicas: 0, updateProgress: \
                      {podCliqueSetGenerationHash: 1gen, podTemplateHash: 1new, updateStartedAt: '2026-01-01T00:00:00Z'}}";
 
-/// A clique of three pods with these states: `O` is an outdated ready pod, `o` an outdated one that is not ready, `N` and `n` are new.
+/// A clique of three pods with these states: `O` is an outdated ready pod, `o` an outdated one that is not ready, `N` and `n` are new. `J` is new, and
+/// has been ready for five seconds. `x` is new, and the kubelet cannot start it; `u` is new, and the scheduler does not bind it.
 fn row(pods: &str, fields: &str) -> String {
     let pod = |(index, state): (usize, char)| {
         let hash = if state.eq_ignore_ascii_case(&'o') { "1old" } else { "1new" };
-        format!(
-            "{{i: {index}, name: p{index}, version: '7', hash: {hash}, bound: true, ready: {}}}",
-            state.is_uppercase()
-        )
+        let (ready, bound) = (state.is_uppercase(), state != 'u');
+        let special = match state {
+            'J' => ", readyAt: '2026-01-01T23:59:55Z'",
+            'x' => ", container: {name: main, state: {waiting: {reason: CrashLoopBackOff, message: back-off 10s}}}",
+            'u' => ", unschedulable: 0/3 nodes are available",
+            _ => "",
+        };
+        format!("{{i: {index}, name: p{index}, version: '7', hash: {hash}, bound: {bound}, ready: {ready}{special}}}")
     };
     let pods: Vec<_> = pods.chars().enumerate().filter(|(_, state)| *state != '-').map(pod).collect();
     format!("{{gang: [], replicas: 3, pods: [{}], {fields}}}", pods.join(", "))
+}
+
+/// The turn with these bounds.
+fn turn_with(bounds: &str) -> String {
+    format!("{}, grove.io/update-bounds: '{bounds}'}}", TURN.trim_end_matches('}'))
 }
 
 #[track_caller]
@@ -133,6 +145,140 @@ fn without_a_turn_the_user_replaces_the_pods() {
         "]],
         );
     }
+}
+
+#[test]
+fn the_user_sets_the_bounds_and_pauses() {
+    let check = |pods: &str, bounds: &str, expected: Expect| {
+        check(&row(pods, &format!("{}, {BEGUN}, minAvailable: 1", turn_with(bounds))), &expected);
+    };
+    check(
+        "OOO",
+        r#"{"v":1,"maxUnavailable":2}"#,
+        expect![[r"
+        pods: delete Pod ~-p0 at version 7
+        pods: delete Pod ~-p1 at version 7
+    "]],
+    );
+    check(
+        "nOO",
+        r#"{"v":1,"maxUnavailable":"67%"}"#,
+        expect![[r"
+        pods: delete Pod ~-p1 at version 7
+    "]],
+    );
+    check(
+        "Ooo",
+        r#"{"v":1,"paused":true}"#,
+        expect![[r"
+        nothing to do
+    "]],
+    );
+    check(
+        "OOO",
+        r#"{"v":9}"#,
+        expect![[r"
+        nothing to do
+    "]],
+    );
+}
+
+/// The next plan is due when the pod has been ready for long enough.
+#[test]
+fn a_new_pod_must_be_ready_for_some_time() {
+    let check = |bounds: &str, expected: Expect| {
+        check(&row("JOO", &format!("{}, {BEGUN}, minAvailable: 1", turn_with(bounds))), &expected);
+    };
+    check(
+        r#"{"v":1,"minReadySeconds":5}"#,
+        expect![[r"
+        pods: delete Pod ~-p1 at version 7
+    "]],
+    );
+    check(
+        r#"{"v":1,"minReadySeconds":6}"#,
+        expect![[r"
+        requeue: after 1s
+    "]],
+    );
+    let ended = |min_ready: i32| {
+        let bounds = format!(r#"{{"v":1,"minReadySeconds":{min_ready}}}"#);
+        progress(&row("JJJ", &format!("{}, {BEGUN}, minAvailable: 3", turn_with(&bounds)))).contains("ended true")
+    };
+    assert_eq!((ended(5), ended(6)), (true, false));
+}
+
+#[test]
+fn the_condition_says_what_the_update_waits_for() {
+    let began = |at: &str| {
+        let progressed = BEGUN.replace("updateStartedAt:", &format!("lastProgressedAt: '{at}', updateStartedAt:"));
+        progressed.replace("readyReplicas: 0, updatedReplicas: 0", "readyReplicas: 2, updatedReplicas: 1")
+    };
+    let deadline = turn_with(r#"{"v":1,"progressDeadline":"10m"}"#);
+    let (before, after) = (began("2026-01-01T23:50:01Z"), began("2026-01-01T23:50:00Z"));
+    let mut text = String::new();
+    for (pods, turn, status) in [
+        ("OOO", TURN, BEGUN),
+        ("NNN", TURN, BEGUN),
+        ("OON", &turn_with(r#"{"v":1,"paused":true}"#), BEGUN),
+        ("xOO", TURN, BEGUN),
+        ("uOO", TURN, BEGUN),
+        ("nOO", &turn_with("[]"), BEGUN),
+        ("nOO", &deadline, &before),
+        ("nOO", &deadline, &after),
+        ("xOO", &deadline, &after),
+    ] {
+        let observed = snapshot(&row(pods, &format!("{turn}, {status}")));
+        let status = super::status(&observed, &ExecutionResult::default(), observed.now);
+        let condition = status.conditions.iter().find(|condition| condition.type_ == "UpdateInProgress");
+        let condition = condition.map(|it| format!("{} {}: {}", it.status, it.reason, it.message));
+        let _ = writeln!(text, "{pods}: {}", condition.as_deref().unwrap_or("no condition"));
+    }
+    expect![[r"
+        OOO: True Progressing: the pods are being replaced
+        NNN: no condition
+        OON: True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the PodCliqueSet to false to continue it
+        xOO: True Blocked: Pod llm-0-decode-p0 does not start: container main: CrashLoopBackOff: back-off 10s
+        uOO: True Blocked: not scheduled: llm-0-decode-p0: the scheduler reports: 0/3 nodes are available
+        nOO: True Blocked: annotation grove.io/update-bounds cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
+        nOO: True Progressing: the pods are being replaced
+        nOO: Unknown ProgressDeadlineExceeded: no progress for the progressDeadline of 10m; the update goes on
+        xOO: Unknown ProgressDeadlineExceeded: no progress for the progressDeadline of 10m; Pod llm-0-decode-p0 does not start: container main: CrashLoopBackOff: back-off 10s
+    "]].assert_eq(&text);
+    let next = |status: &str| super::plan(&snapshot(&row("nOO", &format!("{deadline}, {status}")))).requeue_after;
+    assert_eq!((next(&before), next(&after)), (Some(Duration::from_secs(1)), None));
+}
+
+/// A client that polls sees at once that an update is blocked.
+#[test]
+fn another_reason_is_a_significant_change() {
+    let progressing = "conditions: [{type: UpdateInProgress, status: 'True', reason: Progressing, message: m, \
+                       lastTransitionTime: '2026-01-01T00:00:00Z'}], updateProgress:";
+    let change = |pods: &str| {
+        let observed = snapshot(&row(pods, &format!("{TURN}, {}", BEGUN.replace("updateProgress:", progressing))));
+        let new = status(&observed, &ExecutionResult::default(), observed.now);
+        crate::clique::status::status_change(&observed, &new)
+    };
+    assert_eq!((change("nnn"), change("xnn")), (StatusChange::Minor, StatusChange::Significant));
+}
+
+/// Another pod is new, another one is ready, or the user has continued the update.
+#[test]
+fn progress_moves_the_deadline() {
+    let paused = "conditions: [{type: UpdateInProgress, status: 'True', reason: Paused, message: m, lastTransitionTime: '2026-01-01T00:00:00Z'}], ";
+    let last = |pods: &str, (new, ready): (i32, i32), more: &str| {
+        let counts = format!("readyReplicas: {ready}, updatedReplicas: {new}, {more}");
+        let status = BEGUN.replace("readyReplicas: 0, updatedReplicas: 0, ", &counts);
+        let status = status.replace("updateStartedAt:", "lastProgressedAt: '2026-01-01T00:00:00Z', updateStartedAt:");
+        let observed = snapshot(&row(pods, &format!("{TURN}, {status}")));
+        let status = super::status(&observed, &ExecutionResult::default(), Timestamp::from_second(100).unwrap());
+        status.update_progress.unwrap().last_progressed_at.unwrap().0.as_second() == 100
+    };
+    assert!(!last("nOO", (1, 2), ""));
+    assert!(last("nOO", (0, 2), ""));
+    assert!(last("NOO", (1, 2), ""));
+    assert!(!last("oOO", (0, 3), ""), "a pod is no longer ready");
+    assert!(last("nOO", (1, 2), paused));
 }
 
 fn progress(row: &str) -> String {

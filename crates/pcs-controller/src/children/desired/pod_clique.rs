@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use grove_api_types::expansion::{Clique, TemplateHashes};
 use grove_api_types::names::ComputeDomainName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
+use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{labels, mnnvl};
 use grove_controller::plan::Step;
@@ -57,7 +58,7 @@ pub(crate) fn patch(live: &PodClique, mut desired: PodClique) -> Option<Step> {
 }
 
 /// Annotations that only Grove sets, so that those of a template have no effect.
-const OF_GROVE: [&str; 7] = [
+const OF_GROVE: [&str; 8] = [
     labels::TOPOLOGY_NAME,
     labels::POD_GROUP,
     labels::PACK_AFFINITY,
@@ -65,6 +66,7 @@ const OF_GROVE: [&str; 7] = [
     labels::FIRST_GROUP_POD_INDEX,
     labels::FIRST_SET_POD,
     labels::UPDATE_TURN,
+    labels::UPDATE_BOUNDS,
 ];
 
 /// The desired clique, which contains everything that pclq-controller needs. `own` are the labels of its position in the set.
@@ -99,11 +101,12 @@ where
     PodClique { metadata, spec, status: None }
 }
 
-/// The clique whose outdated pods pclq-controller replaces, if it has its turn.
-pub(crate) fn with_update_turn(mut clique: PodClique, has_turn: bool) -> PodClique {
-    if let Some(hash) = clique.annotations().get(labels::GENERATION_HASH).filter(|_| has_turn).cloned() {
-        clique.annotations_mut().insert(labels::UPDATE_TURN.to_owned(), hash);
-    }
+/// The clique whose outdated pods pclq-controller replaces within these bounds.
+pub(crate) fn with_update_turn(mut clique: PodClique, bounds: &UpdateBounds) -> PodClique {
+    let hash = clique.annotations().get(labels::GENERATION_HASH).cloned();
+    let turn = hash.map(|hash| (labels::UPDATE_TURN.to_owned(), hash));
+    let bounds = bounds.annotation().map(|bounds| (labels::UPDATE_BOUNDS.to_owned(), bounds));
+    clique.annotations_mut().extend(turn.into_iter().chain(bounds));
     clique
 }
 

@@ -6,6 +6,7 @@ use grove_api_types::expansion::{Clique, GroupReplica, ScalingGroup};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::{PodCliqueSetName, PodGangName};
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
+use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
@@ -100,7 +101,10 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
     if let Some(pod_spec) = of_revision.and_then(|of_revision| of_revision.get(&clique.template.name)) {
         pod_clique.spec.pod_spec = pod_spec.clone();
     }
-    pod_clique::with_update_turn(pod_clique, expansion.turns.given.contains(&replica.index))
+    if !expansion.turns.given.contains(&replica.index) {
+        return pod_clique;
+    }
+    pod_clique::with_update_turn(pod_clique, &UpdateBounds::new(set, None))
 }
 
 /// The pod specs of the cliques, by the hashes of the revisions and the names of the templates: with the claim of the compute domain, and with the

@@ -83,7 +83,7 @@ impl Film {
         let earlier = observed.earlier_revisions(&before);
         let hash = observed.target_hash().expect("a hash").to_owned();
         observed.assign_revisions((&before, &earlier), crate::update::is_open(&set, &hash), &self.revisions);
-        let plan = super::super::plan::plan(&observed);
+        let plan = super::super::plan::plan(&observed, Timestamp::UNIX_EPOCH);
         for step in plan.steps() {
             let Step::Patch(patch) = step else { panic!("{step}") };
             let PatchBody::Merge(change) = &patch.change else { continue };

@@ -4,6 +4,7 @@ use grove_api_types::expansion::{Clique, SetReplica};
 use grove_api_types::labels::{self, Component};
 use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::resource_sharing::clique_claims::CliqueClaims;
+use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
@@ -73,5 +74,8 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica, clique:
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
     let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
     let pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
-    pod_clique::with_update_turn(pod_clique, expansion.turns.given.contains(&replica.index))
+    if !expansion.turns.given.contains(&replica.index) {
+        return pod_clique;
+    }
+    pod_clique::with_update_turn(pod_clique, &UpdateBounds::new(set, clique.template.rolling_update.as_ref()))
 }

@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use grove_api_types::conditions::UPDATE_IN_PROGRESS;
 use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::labels;
+use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, PodCliqueUpdateProgress};
+use grove_controller::conditions::find_status_condition;
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::{PatchBody, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -67,6 +70,13 @@ impl Film {
         self.remember();
     }
 
+    /// The user writes these bounds and controls.
+    fn control(&mut self, controls: &str) {
+        let _ = writeln!(self.log, "{controls}");
+        let strategy = format!("{{type: RollingRecreate, rollingUpdate: {controls}}}");
+        self.observed.set.spec.update_strategy = Some(serde_saphyr::from_str(&strategy).expect("YAML"));
+    }
+
     /// The replicas as the caches show them: the images of their cliques, with `!` if a clique has its turn, and with `~` if its pod is not ready.
     fn state(&self) -> String {
         let clique = |index: usize, name: &str| {
@@ -115,11 +125,14 @@ impl Film {
 
     /// What the status says about the update.
     fn progress(&self) -> String {
-        let progress = self.observed.set.status.as_ref().and_then(|status| status.update_progress.as_ref());
-        let Some(progress) = progress else { return String::new() };
+        let status = self.observed.set.status.as_ref();
+        let Some(progress) = status.and_then(|status| status.update_progress.as_ref()) else { return String::new() };
         let current: Vec<_> = progress.currently_updating.iter().map(|entry| entry.replica_index).collect();
         let ended = if progress.update_ended_at.is_some() { ", ended" } else { "" };
-        format!("  updating {current:?}{ended}")
+        let condition = status.and_then(|status| find_status_condition(&status.conditions, UPDATE_IN_PROGRESS));
+        let reason = condition.map_or("", |condition| condition.reason.as_str());
+        let paused = if reason == "Paused" { ", paused" } else { "" };
+        format!("  updating {current:?}{ended}{paused}")
     }
 
     fn patch(&mut self, kind: &str, name: &str, body: &serde_json::Value) {
@@ -168,7 +181,8 @@ fn report(clique: &mut PodClique, is_ready: bool) {
     let hash = clique.labels()[labels::TEMPLATE_HASH].clone();
     let generation = clique.annotations()[labels::GENERATION_HASH].clone();
     let mut status = clique.status.clone().unwrap_or_default();
-    let has_turn = clique.annotations().contains_key(labels::UPDATE_TURN);
+    let is_paused = UpdateBounds::of(clique).expect("the bounds").paused;
+    let has_turn = clique.annotations().contains_key(labels::UPDATE_TURN) && !is_paused;
     let is_new = status.current_pod_template_hash.as_ref() == Some(&hash);
     if !is_ready && has_turn && !is_new {
         status.ready_replicas = 0;
@@ -316,5 +330,111 @@ fn a_replica_of_an_unknown_revision_stays_as_it_is_until_its_turn() {
         B!B! AA AA  updating [0]
         B!B! AA -A  updating [0]
         B!B! AA B!~B!  updating [2]
+    "]]);
+}
+
+#[test]
+fn replicas_below_the_partition_keep_their_template() {
+    let mut film = Film::new();
+    film.control("{partition: 2}");
+    film.write("B");
+    film.settle();
+    film.observed.children.by_name_mut::<PodClique>().remove("s-0-a");
+    film.settle();
+    film.control("{partition: 0}");
+    film.settle();
+    film.check(&expect![[r"
+        {partition: 2}
+        template B
+        AA AA AA  updating []
+        AA AA B!B!  updating [2]
+        AA AA B!B!  updating [], ended
+        AA AA BB  updating [], ended
+        AA AA BB  updating [], ended
+        A~A AA BB  updating [], ended
+        AA AA BB  updating [], ended
+        {partition: 0}
+        AA AA BB  updating []
+        B!B! AA B!B!  updating [0]
+        B!B! B!B! B!B!  updating [1]
+        B!B! B!B! B!B!  updating [], ended
+        BB BB BB  updating [], ended
+        BB BB BB  updating [], ended
+    "]]);
+}
+
+/// All objects of the first replica are created again, and there is a new one below the partition.
+#[test]
+fn a_new_replica_below_the_partition_has_the_template_of_the_others() {
+    let mut film = Film::new();
+    film.control("{partition: 5}");
+    film.write("B");
+    film.settle();
+    film.observed.children.by_name_mut::<PodGang>().remove("s-0");
+    film.observed.children.by_name_mut::<PodClique>().retain(|name, _| !name.starts_with("s-0-"));
+    film.settle();
+    film.check(&expect![[r"
+        {partition: 5}
+        template B
+        AA AA AA  updating []
+        AA AA AA  updating [], ended
+        AA AA AA  updating [], ended
+        A~A~ AA AA  updating [], ended
+        AA AA AA  updating [], ended
+    "]]);
+}
+
+#[test]
+fn a_paused_update_replaces_nothing() {
+    let mut film = Film::new();
+    film.control("{paused: true}");
+    film.write("B");
+    film.settle();
+    film.control("{paused: false}");
+    film.reconcile();
+    film.control("{paused: true}");
+    film.settle();
+    film.control("{paused: false}");
+    film.settle();
+    film.check(&expect![[r"
+        {paused: true}
+        template B
+        AA AA AA  updating [], paused
+        AA AA AA  updating [], paused
+        {paused: false}
+        B!B! AA AA  updating [0]
+        {paused: true}
+        B!B! AA AA  updating [0], paused
+        B!B! AA AA  updating [0], paused
+        {paused: false}
+        B!B! AA AA  updating [0]
+        B!B! B!B! AA  updating [1]
+        B!B! B!B! B!B!  updating [2]
+        B!B! B!B! B!B!  updating [], ended
+        BB BB BB  updating [], ended
+        BB BB BB  updating [], ended
+    "]]);
+}
+
+#[test]
+fn several_replicas_are_updated_at_a_time() {
+    let mut film = Film::new();
+    film.control("{maxUnavailable: 67%}");
+    film.write("B");
+    film.begin();
+    film.pods(false);
+    film.reconcile();
+    film.pods(true);
+    film.settle();
+    film.check(&expect![[r"
+        {maxUnavailable: 67%}
+        template B
+        AA AA AA  updating []
+        B!B! B!B! AA  updating [0, 1]
+        B!~B!~ B!~B!~ AA  updating [0, 1]
+        B!B! B!B! B!B!  updating [2]
+        B!B! B!B! B!B!  updating [], ended
+        BB BB BB  updating [], ended
+        BB BB BB  updating [], ended
     "]]);
 }
