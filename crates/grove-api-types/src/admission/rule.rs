@@ -135,6 +135,8 @@ rules! {
     QueueExists = "queue-exists",
     /// With a scheduler that does not support topologies, a set has no topology constraints.
     SchedulerTopology = "scheduler-topology",
+    /// No container of a user has the name of the init container that Grove adds to pods that start after others.
+    ReservedContainer = "reserved-container",
     /// `rollingUpdate.maxUnavailable` is a positive number or a percentage, and `progressDeadline` is a positive duration. A clique of a scaling
     /// group has no `rollingUpdate`, and with `OnDelete` there is none.
     RollingUpdate = "rolling-update",

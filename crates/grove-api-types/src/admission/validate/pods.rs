@@ -9,6 +9,7 @@ use crate::admission::error_collector::ErrorCollector;
 use crate::admission::{FieldPath, Rule};
 use crate::environment::is_injected;
 use crate::pod_spec::RawPodSpec;
+use crate::startup::INIT_CONTAINER;
 use crate::syntax::{environment_variable, is_blank};
 use crate::v1alpha1::{PodCliqueSet, PodCliqueTemplateSpec};
 
@@ -21,7 +22,9 @@ pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector
         let (path, pod) = (path.field("spec").field("podSpec"), &clique.spec.pod_spec);
         let is_member = context.group_of(&clique.name).is_some();
         for field in ["containers", "initContainers"] {
-            check_environment(&path.field(field), pod.get(field).as_ref(), is_member, errors);
+            let containers = pod.get(field);
+            check_names(&path.field(field), containers.as_ref(), errors);
+            check_environment(&path.field(field), containers.as_ref(), is_member, errors);
         }
         for field in ["hostname", "subdomain"] {
             if written(pod, field).is_some() {
@@ -88,6 +91,16 @@ pub(super) fn check_update<'a>(context: &ValidationContext<'a>, old: &'a PodCliq
 
 fn written(pod: &RawPodSpec, field: &str) -> Option<Value> {
     pod.get(field).filter(|value| !is_blank(Some(value)))
+}
+
+fn check_names(path: &FieldPath, containers: Option<&Value>, errors: &mut ErrorCollector) {
+    for (at, container) in containers.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        if container.get("name").and_then(Value::as_str) == Some(INIT_CONTAINER) {
+            let path = path.item(at, INIT_CONTAINER).field("name");
+            let text = "is the name of the init container that Grove adds to pods that start after others; choose another name";
+            errors.invalid(Rule::ReservedContainer, &path, INIT_CONTAINER, text);
+        }
+    }
 }
 
 fn check_environment(path: &FieldPath, containers: Option<&Value>, is_member: bool, errors: &mut ErrorCollector) {
