@@ -4,5 +4,5 @@
 mod plan;
 mod status;
 
-pub(crate) use plan::{count_available, count_outdated, delay, is_in_progress, pods_to_replace};
+pub(crate) use plan::{awaits_status, count_available, count_outdated, delay, is_in_progress, pods_to_replace};
 pub(crate) use status::{PodCounts, progress, state};

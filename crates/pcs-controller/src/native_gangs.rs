@@ -65,6 +65,8 @@ struct Choices {
     by_set: BTreeMap<String, BTreeMap<String, Choice>>,
     /// The chosen `PodGroup`s that no clique has named yet, by namespace and name. A deleted clique may have used the others.
     unused: BTreeSet<String>,
+    /// The scaled gangs of which an update replaces all pods next, with the hash of the revision, by the uid of the set.
+    restarts: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// A decision about one gang.
@@ -127,7 +129,7 @@ impl Incarnations {
 
     /// The earlier decisions about the gangs of a set, without `PodGroup`s that a clique has named.
     pub(crate) fn choices(&self, set: &PodCliqueSet) -> BTreeMap<String, Choice> {
-        let Choices { by_set, unused } = &*self.choices.lock();
+        let Choices { by_set, unused, .. } = &*self.choices.lock();
         let mut choices = by_set.get(uid(set)).cloned().unwrap_or_default();
         for choice in choices.values_mut() {
             choice.next = choice.next.take().filter(|next| unused.contains(&key(set, &next.name)));
@@ -137,7 +139,7 @@ impl Incarnations {
 
     /// Replaces the decisions about the gangs of a set.
     pub(crate) fn record(&self, set: &PodCliqueSet, choices: BTreeMap<String, Choice>) {
-        let Choices { by_set, unused } = &mut *self.choices.lock();
+        let Choices { by_set, unused, .. } = &mut *self.choices.lock();
         let names = |choices: &BTreeMap<String, Choice>| -> BTreeSet<String> {
             let next = choices.values().filter_map(|choice| choice.next.as_ref());
             next.map(|next| key(set, &next.name)).collect()
@@ -198,6 +200,7 @@ impl Incarnations {
     /// Drops the decisions about a deleted set.
     pub(crate) fn forget(&self, set: &PodCliqueSet) {
         self.record(set, BTreeMap::new());
+        self.retain_restarts(set, |_, _| false);
     }
 
     /// The `PodGroup` that a clique names is in use. Called before any reader of the cache has the clique.
@@ -226,6 +229,28 @@ impl Incarnations {
             return true;
         }
         current.is_some_and(|current| self.choices.lock().unused.contains(&key(set, current)))
+    }
+
+    /// Enqueues the set, which begins the next incarnation of this gang, because it is the turn of its replica of a scaling group to get the revision
+    /// with this hash.
+    pub(crate) fn request_restart(&self, set: &PodCliqueSet, gang: String, hash: &str) {
+        self.choices.lock().restarts.entry(uid(set).to_owned()).or_default().insert(gang, hash.to_owned());
+        self.request_decision(set);
+    }
+
+    /// The requests of [`request_restart`](Self::request_restart): gangs and hashes.
+    pub(crate) fn requested_restarts(&self, set: &PodCliqueSet) -> BTreeMap<String, String> {
+        self.choices.lock().restarts.get(uid(set)).cloned().unwrap_or_default()
+    }
+
+    /// Ends the other requests about gangs of the set.
+    pub(crate) fn retain_restarts(&self, set: &PodCliqueSet, is_open: impl Fn(&str, &str) -> bool) {
+        let restarts = &mut self.choices.lock().restarts;
+        let Some(of_set) = restarts.get_mut(uid(set)) else { return };
+        of_set.retain(|gang, hash| is_open(gang, hash));
+        if of_set.is_empty() {
+            restarts.remove(uid(set));
+        }
     }
 
     /// Enqueues the set, which decides the incarnations of its gangs.

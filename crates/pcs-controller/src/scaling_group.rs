@@ -162,10 +162,16 @@ async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed,
         None => return Ok(observed.kept_as_it_is(&target)),
     };
     let states = observed.replica_states();
-    let earlier = observed.earlier_revisions(&states);
+    let mut earlier = observed.earlier_revisions(&states);
+    let is_open = is_current && observed.set.as_ref().is_some_and(|set| update::is_open(set, &target));
+    for (replica, gang, hash) in observed.awaiting_restart(&states, &earlier) {
+        if let Some(set) = observed.set.as_ref().filter(|_| is_open) {
+            ctx.caches.incarnations.request_restart(set, gang, &target);
+            earlier.insert(replica, hash);
+        }
+    }
     let unread = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
     revisions.extend(read_revisions(ctx, &observed, unread).await?);
-    let is_open = is_current && observed.set.as_ref().is_some_and(|set| update::is_open(set, &target));
     observed.assign_revisions((&states, &earlier), is_open, &revisions);
     Ok(observed)
 }

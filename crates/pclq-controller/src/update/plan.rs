@@ -135,6 +135,12 @@ pub(super) fn exceeded_at(progress: &PodCliqueUpdateProgress, bounds: &UpdateBou
     deadline(last.0, bounds.of_clique.progress_deadline.as_ref())
 }
 
+/// Whether it is the turn of the clique, and the status does not show it yet. Until then, no pod is replaced.
+pub(crate) fn awaits_status(clique: &PodClique) -> bool {
+    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    Target::of(clique).is_some_and(|target| target.has_turn() && !progress.is_some_and(|it| target.is_of(it)))
+}
+
 /// Whether the clique belongs to a scaling group.
 pub(super) fn is_member(clique: &PodClique) -> bool {
     clique.labels().get(labels::COMPONENT).is_some_and(|component| component == Component::GroupPodClique.value())

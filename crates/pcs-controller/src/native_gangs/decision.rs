@@ -42,6 +42,8 @@ pub(crate) struct GangState<'a> {
     pub(crate) pods: GangPods,
     /// Whether the pods of the gang have the right affinity only if the API server stores the key in the wanted fields.
     pub(crate) relies_on_key: bool,
+    /// Whether an update replaces all its pods now.
+    pub(crate) restarts: bool,
     /// The earlier decision of this process.
     pub(crate) choice: Choice,
 }
@@ -84,10 +86,11 @@ pub(crate) enum Decision {
 /// A gang without cliques is new, or restarts as a whole: the next incarnation begins, unless this process has already chosen it. A gang
 /// with cliques has the latest `PodGroup` that it or one of them names, so that an edited annotation is restored. Pods that were created
 /// without a `PodGroup` stay without one. A record that a user has edited is replaced, and one of a later version stays: it describes a
-/// `PodGroup` that cannot be changed.
+/// `PodGroup` that cannot be changed. If an update replaces all pods of the gang, the next incarnation begins too, because the terminating pods
+/// would count as pods of the current one.
 pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice) {
     let existing = state.existing();
-    let GangState { gang, live, unreadable, cliques, wanted, pods, relies_on_key: _, choice } = state;
+    let GangState { gang, live, unreadable, cliques, wanted, pods, relies_on_key: _, restarts, choice } = state;
     if unreadable.is_some_and(|error| error.is_of_later_version()) {
         return (Decision::Retained, choice);
     }
@@ -107,7 +110,14 @@ pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice)
             }
         };
     }
-    let Some(name) = existing else { return (Decision::Current(None), Choice::default()) };
+    let Some(name) = &existing else { return (Decision::Current(None), Choice::default()) };
+    let is_later = |next: &PodGroupRef| number(gang, &next.name) > number(gang, name);
+    if let Some(wanted) = wanted.as_ref().filter(|_| restarts) {
+        let chosen =
+            choice.next.filter(|chosen| is_later(chosen) && is_first(gang, chosen) && chosen.spec.satisfies(wanted));
+        return chosen_incarnation(chosen.unwrap_or_else(|| next(wanted.clone())));
+    }
+    let name = name.clone();
     let recorded = live.filter(|live| live.name == name && live.spec != PodGroupSpec::default()).map(|live| live.spec);
     let spec = recorded.or_else(|| wanted.clone()).unwrap_or_default();
     let below_minimum = wanted.as_ref().map(|wanted| wanted.below_minimum.clone()).unwrap_or_default();
@@ -118,7 +128,6 @@ pub(crate) fn decide(state: GangState<'_>, now: Timestamp) -> (Decision, Choice)
     let Some(wanted) = wanted.filter(|wanted| wanted.min_count > 0) else {
         return (Decision::Current(Some(decided)), Choice::default());
     };
-    let is_later = |next: &PodGroupRef| number(gang, &next.name) > number(gang, &current.name);
     let (next, postponed) = (choice.next.clone().filter(is_later), DecisionInput { wanted, pods });
     let is_postponed = choice.postponed.as_ref() == Some(&postponed);
     match next {

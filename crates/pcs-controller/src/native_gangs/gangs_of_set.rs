@@ -21,6 +21,7 @@ use super::decision::GangState;
 use super::gang_pods::GangPods;
 use super::{Incarnations, PodGroups, cliques_of_gang};
 use crate::topology::{GangConstraints, GangTopologies, constrained_spec};
+use crate::update::Turns;
 
 /// A set, its children and its replicas.
 pub(crate) struct GangsOfSet<'a> {
@@ -32,6 +33,8 @@ pub(crate) struct GangsOfSet<'a> {
     pub(crate) replicas: &'a [SetReplica],
     /// The topologies of its gangs.
     pub(crate) topologies: &'a GangTopologies,
+    /// What an update means for its replicas.
+    pub(crate) turns: &'a Turns,
 }
 
 /// The `PodGroup`s of the gangs of the set. The cliques of a gang that has none and gets none are not read.
@@ -42,10 +45,11 @@ pub(crate) fn pod_groups(
     gangs_of_set: &GangsOfSet<'_>,
     now: Timestamp,
 ) -> PodGroups {
-    let GangsOfSet { set, children, topologies, .. } = *gangs_of_set;
+    let GangsOfSet { set, children, topologies, turns, .. } = *gangs_of_set;
     let applies = incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(gangs_of_set.default_scheduler));
     let mut pod_groups = PodGroups::default();
     let (namespace, mut choices) = (set.namespace().unwrap_or_default(), incarnations.choices(set));
+    let requested = incarnations.requested_restarts(set);
     let replicas = gangs_of_set.replicas.iter();
     let gangs = replicas.flat_map(|replica| replica.gangs().into_iter().map(move |gang| (replica, gang)));
     for (replica, gang) in gangs {
@@ -58,6 +62,12 @@ pub(crate) fn pod_groups(
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
         let (packing, relies_on_key) = if applies { packing(topologies, replica, &gang) } else { (None, false) };
         let pods = pods(&gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
+        let is_scaled = applies && name != replica.base_gang.as_str();
+        let earlier = live.filter(|_| is_scaled && turns.given.contains(&replica.index)).and_then(|live| {
+            let revision = live.labels().get(labels::GENERATION_HASH)?;
+            (*revision != replica.revision.hashes().generation_hash).then(|| revision.clone())
+        });
+        let restarts = earlier.is_some() && requested.get(name) == Some(&replica.revision.hashes().generation_hash);
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
@@ -67,9 +77,10 @@ pub(crate) fn pod_groups(
             wanted: applies.then(|| PodGroupSpec { packing, ..spec(replica, &gang, &pods) }),
             pods,
             relies_on_key,
+            restarts,
             choice: choices.remove(name).unwrap_or_default(),
         };
-        pod_groups.decide(state, now);
+        pod_groups.decide(state, earlier.filter(|_| !restarts), now);
     }
     pod_groups
 }

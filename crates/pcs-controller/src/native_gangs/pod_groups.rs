@@ -29,6 +29,8 @@ struct DecidedGang {
     relies_on_key: bool,
     /// See [`GangState::unreadable`].
     unreadable: Option<UnreadableAnnotation>,
+    /// The hash of the revision that its pods are built from until the turn of its replica of a scaling group.
+    earlier_revision: Option<String>,
 }
 
 impl DecidedGang {
@@ -57,12 +59,12 @@ pub(crate) fn gang_unreadable(gang: &str, error: &UnreadableAnnotation) -> Waiti
 }
 
 impl PodGroups {
-    /// Adds the decision about a gang.
-    pub(crate) fn decide(&mut self, state: GangState<'_>, now: Timestamp) {
+    /// Adds the decision about a gang. `earlier_revision` is the hash of the revision that its pods are built from, if its turn comes later.
+    pub(crate) fn decide(&mut self, state: GangState<'_>, earlier_revision: Option<String>, now: Timestamp) {
         let (gang, existing, relies_on_key) = (state.gang.to_owned(), state.existing(), state.relies_on_key);
         let unreadable = state.unreadable.clone();
         let (decision, choice) = decide(state, now);
-        self.0.insert(gang, DecidedGang { decision, choice, existing, relies_on_key, unreadable });
+        self.0.insert(gang, DecidedGang { decision, choice, existing, relies_on_key, unreadable, earlier_revision });
     }
 
     /// The `PodGroup` that the annotations of the gang name; `None` if it has none, or retains its annotations.
@@ -73,6 +75,11 @@ impl PodGroups {
             Decision::Retained => None,
             Decision::NextUnlessBound { current, .. } | Decision::NextUnlessCliques { current, .. } => Some(current),
         }
+    }
+
+    /// The hash of the revision that the pods of the gang are built from, if the turn of its replica of a scaling group comes later.
+    pub(crate) fn earlier_revision(&self, gang: &str) -> Option<&str> {
+        self.0.get(gang)?.earlier_revision.as_deref()
     }
 
     /// The `PodGroup` that the cliques of the gang name. Until the gang has the next one, they have the existing one.

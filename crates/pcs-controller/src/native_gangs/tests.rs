@@ -35,7 +35,17 @@ fn cliques(incarnations: &[i64]) -> GangCliques {
 
 fn state(live: Option<PodGroupRef>, cliques: GangCliques) -> GangState<'static> {
     let (wanted, pods, choice) = (Some(spec(2)), GangPods::default(), Choice::default());
-    GangState { gang: GANG, live, unreadable: None, cliques, wanted, pods, relies_on_key: false, choice }
+    GangState {
+        gang: GANG,
+        live,
+        unreadable: None,
+        cliques,
+        wanted,
+        pods,
+        relies_on_key: false,
+        restarts: false,
+        choice,
+    }
 }
 
 #[track_caller]
@@ -246,4 +256,18 @@ spec:
             !Incarnations::new(grove_api_types::configuration::NativeGangs::Off, None).apply_to(&set, Scheduler::Kube)
         );
     }
+}
+
+/// An update replaces all pods of a scaled gang, although its `PodGroup` has the wanted fields.
+#[test]
+fn an_update_begins_the_next_incarnation() {
+    let restart = |live, choice| GangState { restarts: true, choice, ..state(Some(live), cliques(&[5])) };
+    let next = group(NOW, 2);
+    let began = (Decision::Next(next.clone()), chosen(next));
+    check(&restart(group(5, 2), Choice::default()), &began.0, &began.1);
+    let chosen_before = chosen(group(7, 2));
+    check(&restart(group(5, 2), chosen_before.clone()), &Decision::Next(group(7, 2)), &chosen_before);
+    check(&restart(group(5, 2), chosen(group(4, 2))), &began.0, &began.1);
+    let off = GangState { wanted: None, ..restart(group(5, 2), Choice::default()) };
+    check(&off, &Decision::Current(Some(group(5, 2))), &Choice::default());
 }

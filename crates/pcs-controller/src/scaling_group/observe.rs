@@ -59,6 +59,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         active_gangs: BTreeSet::new(),
         undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),
+        gang_revisions: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         awaited_domains: AwaitedDomains::default(),
         identity_conflict: None,
@@ -74,7 +75,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         observed.backed_off = ctx.children.backed_off(group);
     }
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
-    (observed.undecided_gangs, observed.pod_groups) = incarnations(ctx, &observed);
+    (observed.undecided_gangs, observed.pod_groups, observed.gang_revisions) = incarnations(ctx, &observed);
     let active = observed.active_gangs.iter().filter_map(|gang| caches.gangs.get(&group.namespace()?, gang));
     let active: Vec<_> = active.collect();
     let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
@@ -114,10 +115,14 @@ fn gangs_and_conflicts(ctx: &Context, observed: &Observed) -> (BTreeSet<String>,
     (active_gangs(&ctx.caches, expansion.set, gangs), conflicts)
 }
 
-/// The gangs of which the set must decide the `PodGroup` first, and the `PodGroup`s that the cliques name: those of their gangs. Without an
-/// active gang, a clique stays as it is.
-fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>) {
+/// The gangs of which the set must decide the `PodGroup` first, the `PodGroup`s that the cliques name, which are those of their gangs, and the
+/// revisions of scaled gangs. Without an active gang, a clique stays as it is.
+fn incarnations(
+    ctx: &Context,
+    observed: &Observed,
+) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>, BTreeMap<i32, String>) {
     let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
+    let mut revisions = BTreeMap::new();
     let Some(expansion) = observed.expansion().filter(|_| !observed.is_terminating()) else {
         return Default::default();
     };
@@ -137,6 +142,9 @@ fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting
                 pod_groups.insert(clique.name.to_string(), pod_group);
             }
         }
+        let revision = gang.as_deref().and_then(|gang| gang.labels().get(labels::GENERATION_HASH));
+        let is_scaled = applies && of_gang.is_some() && replica.base_gang.is_some();
+        revisions.extend(revision.filter(|_| is_scaled).map(|revision| (replica.index, revision.clone())));
         if let Some(Err(error)) = gang.as_deref().map(PodGroupRef::of_gang) {
             undecided.insert(name.to_owned(), gang_unreadable(name, &error));
             continue;
@@ -152,7 +160,7 @@ fn incarnations(ctx: &Context, observed: &Observed) -> (BTreeMap<String, Waiting
             undecided.insert(name.to_owned(), gang_pending(name));
         }
     }
-    (undecided, pod_groups)
+    (undecided, pod_groups, revisions)
 }
 
 /// The groups of one replica of `set`.

@@ -102,6 +102,9 @@ pub(crate) struct Observed {
     pub(crate) undecided_gangs: BTreeMap<String, Waiting>,
     /// The `PodGroup`s of the workload API that its cliques name, by the names of the cliques.
     pub(crate) pod_groups: BTreeMap<String, String>,
+    /// The hashes of the revisions of scaled gangs with a `PodGroup`, by the indices of their replicas. The set begins the next incarnation of such
+    /// a gang together with its revision, before the replica gets its turn.
+    pub(crate) gang_revisions: BTreeMap<i32, String>,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: BTreeMap<String, String>,
     /// The compute domains that the replica of the set waits for.
@@ -249,7 +252,37 @@ impl Observed {
             max_unavailable: self.max_unavailable(),
             min_available: self.group.spec.min_available.unwrap_or(1),
         };
-        update::earlier_revisions(set, states, (bounds, 0), is_chosen && begun == self.target_hash())
+        // The turn of a replica begins with the next incarnation of its gang.
+        let with_turn = |state: &ReplicaState| {
+            if state.earlier.is_some() && self.has_restarted(state.index) == Some(true) {
+                ReplicaState { earlier: None, availability: Availability::None, ..state.clone() }
+            } else {
+                state.clone()
+            }
+        };
+        let states: Vec<_> = states.iter().map(with_turn).collect();
+        update::earlier_revisions(set, &states, (bounds, 0), is_chosen && begun == self.target_hash())
+    }
+
+    /// Whether the scaled gang of the replica has its `PodGroup` for the chosen revision; `None` without a `PodGroup` of its own.
+    fn has_restarted(&self, replica: i32) -> Option<bool> {
+        let revision = self.gang_revisions.get(&replica)?;
+        Some(Some(revision.as_str()) == self.target_hash())
+    }
+
+    /// The replicas whose turn it is, and that wait for the next `PodGroup` of their scaled gang, each with the gang and the hash of its earlier
+    /// revision. `states` are those of all replicas, and `earlier` has those that keep an earlier revision.
+    pub(crate) fn awaiting_restart(
+        &self,
+        states: &[ReplicaState],
+        earlier: &BTreeMap<i32, String>,
+    ) -> Vec<(i32, String, String)> {
+        let replicas = self.expansion().into_iter().flat_map(|expansion| &expansion.scaling_group.replicas);
+        let awaiting = |(state, replica): (&ReplicaState, &GroupReplica)| {
+            let is_next = !earlier.contains_key(&state.index) && self.has_restarted(state.index) == Some(false);
+            Some((state.index, replica.gang.to_string(), state.earlier.clone().filter(|_| is_next)?))
+        };
+        states.iter().zip(replicas).filter_map(awaiting).collect()
     }
 
     /// How many replicas may be unavailable because of the update.

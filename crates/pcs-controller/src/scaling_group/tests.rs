@@ -88,6 +88,7 @@ fn new(replicas: i32) -> Observed {
         active_gangs: gangs.collect::<BTreeSet<_>>(),
         undecided_gangs: BTreeMap::new(),
         pod_groups: BTreeMap::new(),
+        gang_revisions: BTreeMap::new(),
         pack_affinities: BTreeMap::new(),
         name_conflicts: Vec::new(),
         backed_off: BackedOffCreates::default(),

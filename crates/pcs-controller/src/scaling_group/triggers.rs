@@ -16,12 +16,18 @@ pub(super) fn was_created_or_deleted_or_has_other_pod_group(delta: &Delta<PodGan
     old.map(of_pod_group) != new.map(of_pod_group)
 }
 
-/// What the `PodGroup` and the pod affinity of cliques follow from.
+/// What the `PodGroup`, the pod affinity and the turn of cliques follow from.
 fn of_pod_group(gang: &PodGang) -> impl PartialEq {
     let annotations = [labels::POD_GROUP, labels::POD_GROUP_SPEC].map(|key| gang.annotations().get(key));
     let PodGangSpec { podgroups, topology_constraint, topology_constraint_group_configs, .. } = &gang.spec;
     let groups: Vec<_> = podgroups.iter().map(|group| (&group.name, &group.topology_constraint)).collect();
-    (annotations, groups, topology_constraint, topology_constraint_group_configs)
+    (
+        gang.labels().get(labels::GENERATION_HASH),
+        annotations,
+        groups,
+        topology_constraint,
+        topology_constraint_group_configs,
+    )
 }
 
 /// The groups that the set controls.

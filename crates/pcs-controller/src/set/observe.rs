@@ -102,6 +102,11 @@ pub(super) fn record_pod_groups(ctx: &Context, observed: &Observed) {
     let Observed { set, pod_groups, .. } = observed;
     let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
     incarnations.record(set, pod_groups.choices());
+    // A request ends when the gang names the revision, or is deleted.
+    incarnations.retain_restarts(set, |gang, hash| {
+        let gang = observed.children.get::<PodGang>(gang);
+        gang.is_some_and(|gang| gang.labels().get(labels::GENERATION_HASH).is_none_or(|revision| revision != hash))
+    });
     if !pod_groups.agree_with(gangs, cliques, set.metadata.namespace.as_deref().unwrap_or_default()) {
         incarnations.request_decision(set);
     }

@@ -404,8 +404,8 @@ impl Observed {
 
     /// What the `PodGroup`s of its gangs are decided from.
     pub(crate) fn gangs(&self) -> GangsOfSet<'_> {
-        let Self { set, default_scheduler, children, replicas, topologies, .. } = self;
-        GangsOfSet { set, default_scheduler: *default_scheduler, children, replicas, topologies }
+        let Self { set, default_scheduler, children, replicas, topologies, turns, .. } = self;
+        GangsOfSet { set, default_scheduler: *default_scheduler, children, replicas, topologies, turns }
     }
 
     /// The claims at the level of the set.

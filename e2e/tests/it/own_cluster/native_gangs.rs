@@ -44,7 +44,7 @@ async fn start(name: &str, native_gangs: &str) -> TestCluster {
     TestCluster::with_own_services(name, &["--nodes", "1", native_gangs]).await
 }
 
-/// Takes long: eleven cases share the services. They use the same priorities and nodes, so they run in turn.
+/// Takes long: twelve cases share the services. They use the same priorities and nodes, so they run in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_of_the_default_scheduler_are_bound_as_a_whole() {
     let cluster = start("native-gangs", "--native-gangs").await;
@@ -59,6 +59,7 @@ async fn gangs_of_the_default_scheduler_are_bound_as_a_whole() {
     incarnations::the_successor_of_a_terminating_gang_is_bound_as_a_whole(&cluster).await;
     incarnations::a_clique_that_scales_out_stays_in_its_pod_group(&cluster).await;
     incarnations::another_priority_begins_the_next_incarnation(&cluster).await;
+    incarnations::an_update_begins_the_next_incarnation_of_a_scaled_gang(&cluster).await;
     disruptions::a_gang_preempts_a_whole_gang(&cluster).await;
     disruptions::pods_stay_in_a_deleted_pod_group(&cluster).await;
     disruptions::pod_groups_are_adopted_and_deleted(&cluster).await;

@@ -28,10 +28,12 @@ impl<'a> Indices<'a> {
     pub(super) fn of(observed: &'a Observed) -> Self {
         let (clique, gang) = (&observed.clique, &observed.gang);
         let mut to_delete = Vec::new();
+        let awaits_status = update::awaits_status(clique);
+        let is_earlier = |pod: &SlimPod| !awaits_status && gang.is_of_earlier_incarnation(clique, pod);
         let mut by_index: BTreeMap<i32, &SlimPod> = BTreeMap::new();
         for pod in oldest_first(observed) {
             match pod::index(pod) {
-                Some(index) if !by_index.contains_key(&index) && !gang.is_of_earlier_incarnation(clique, pod) => {
+                Some(index) if !by_index.contains_key(&index) && !is_earlier(pod) => {
                     by_index.insert(index, pod);
                 }
                 Some(_) | None => to_delete.push(pod),

@@ -80,8 +80,12 @@ impl Film {
         let mut observed = expanded(&self.observed);
         let before = observed.replica_states();
         let set = observed.set.clone().expect("the set");
-        let earlier = observed.earlier_revisions(&before);
+        let mut earlier = observed.earlier_revisions(&before);
         let hash = observed.target_hash().expect("a hash").to_owned();
+        for (replica, gang, revision) in observed.awaiting_restart(&before, &earlier) {
+            let _ = writeln!(self.log, "{gang} should restart");
+            earlier.insert(replica, revision);
+        }
         observed.assign_revisions((&before, &earlier), crate::update::is_open(&set, &hash), &self.revisions);
         let plan = super::super::plan::plan(&observed, Timestamp::UNIX_EPOCH);
         for step in plan.steps() {
@@ -177,6 +181,61 @@ fn one_replica_is_replaced_as_a_whole_after_the_other() {
         new!x! new!x! new!x!  ended
         new!x! new!x! new!x!  ended
         new!x! new!x! new!x!  ended
+    "]]);
+}
+
+/// The set begins the next incarnation of the gang before the replica gets its turn. The replica has it then also if another one is down.
+#[test]
+fn a_replica_with_a_pod_group_of_its_own_waits_for_the_next_one() {
+    let mut film = Film::new();
+    let first = film.observed.target_hash().expect("a hash").to_owned();
+    film.observed.gang_revisions = [(1, first.clone()), (2, first)].into();
+    film.write("p", "new");
+    film.reconcile();
+    for replica in 1..3 {
+        film.reconcile();
+        film.pods("pd", false);
+        film.pods("pd", true);
+        film.reconcile();
+        film.reconcile();
+        let current = film.observed.target_hash().expect("a hash").to_owned();
+        film.observed.gang_revisions.insert(replica, current);
+    }
+    film.reconcile();
+    film.pods("pd", true);
+    film.reconcile();
+    film.check(&expect![[r"
+        p becomes new
+        px px px  updating
+        new!x! px px  updating
+        m-0-g-0 should restart
+        new!x! px px  updating
+        m-0-g-0 should restart
+        new!x! px px  updating
+        new!x! new!x! px  updating
+        m-0-g-1 should restart
+        new!x! new!x! px  updating
+        m-0-g-1 should restart
+        new!x! new!x! px  updating
+        new!x! new!x! new!x!  updating
+        new!x! new!x! new!x!  ended
+    "]]);
+}
+
+/// The turn of a gang that has restarted is not lost if another replica fails meanwhile.
+#[test]
+fn a_replica_whose_gang_has_restarted_gets_its_turn() {
+    let mut film = Film::new();
+    let first = film.observed.target_hash().expect("a hash").to_owned();
+    film.write("p", "new");
+    let current = film.observed.target_hash().expect("a hash").to_owned();
+    film.observed.gang_revisions = [(1, current), (2, first)].into();
+    film.reconcile();
+    film.reconcile();
+    film.check(&expect![[r"
+        p becomes new
+        px new!x! px  updating
+        px new!x! px  updating
     "]]);
 }
 

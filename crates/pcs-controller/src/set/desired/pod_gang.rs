@@ -127,14 +127,10 @@ fn retain_grove_keys(live: &PodGang, desired: &mut PodGang) {
 fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>) -> PodGang {
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
     let scheduler = Scheduler::of_set(set).unwrap_or(default_scheduler);
-    let own = desired::labels(
-        &PodCliqueSetName::new(set.name_any()),
-        Component::PodGang,
-        [
-            (labels::SCHEDULER_NAME, scheduler.name()),
-            (labels::GENERATION_HASH, replica.revision.hashes().generation_hash.as_str()),
-        ],
-    );
+    let current = replica.revision.hashes().generation_hash.as_str();
+    let revision = expansion.pod_groups.earlier_revision(gang.name.as_str()).unwrap_or(current);
+    let own = [(labels::SCHEDULER_NAME, scheduler.name()), (labels::GENERATION_HASH, revision)];
+    let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::PodGang, own);
     let mut labels = user_entries(set.metadata.labels.as_ref());
     labels.extend(own);
     let mut annotations = user_entries(set.metadata.annotations.as_ref());

@@ -4,7 +4,7 @@ use e2e::{NamespaceState, TestCluster};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 use super::case::{Case, set};
@@ -88,4 +88,60 @@ async fn change_after_binding(case: &Case, second: &DynamicObject) {
 async fn patch_priority(case: &Case, priority: &str) {
     let patch = json!({ "spec": { "template": { "priorityClassName": priority } } });
     case.ns.patch::<PodCliqueSet>("llm", patch).await;
+}
+
+/// The terminating pods of a scaled gang would count as pods of its `PodGroup`. So a part of its new pods would be bound once a part of the old ones has
+/// ended.
+pub(super) async fn an_update_begins_the_next_incarnation_of_a_scaled_gang(cluster: &TestCluster) {
+    let case = Case::create(cluster, "update").await;
+    case.add_node("a", 4).await;
+    let mut set = set("llm", &[case.clique("w", (2, 2), "a")]);
+    set["spec"]["template"]["podCliqueScalingGroups"] =
+        json!([{ "name": "g", "cliqueNames": ["w"], "replicas": 2, "minAvailable": 1 }]);
+    case.create_bound(&set, "llm-0", 2).await;
+    let old = case.wait_until_bound("llm-0-g-0", 2).await;
+    let (base, first) = (case.pod_group("llm-0").await, case.pod_group("llm-0-g-0").await.name_any());
+    case.ns.add_finalizers(&old).await;
+    change_labels(&case).await;
+    bound_after_the_old_pods(&case, &first, &old).await;
+    assert_eq!(case.pod_group("llm-0").await.uid(), base.uid(), "the base gang has not restarted");
+    assert_updated(&case).await;
+}
+
+/// The new pods of the scaled gang, which has had the `PodGroup` `first`, are bound after the last old pod has ended.
+async fn bound_after_the_old_pods(case: &Case, first: &str, old: &[Pod]) {
+    let second = case.next_pod_group("llm-0-g-0", first).await.name_any();
+    wait_until_terminating(case, old).await;
+    case.ns.remove_finalizers(&old[..1]).await;
+    case.wait_until_unschedulable("llm-0-g-0", 2).await;
+    case.assert_never_bound(|event| event.pod_group.as_ref() == Some(&second)).await;
+    case.ns.remove_finalizers(&old[1..]).await;
+    case.wait_until_bound("llm-0-g-0", 2).await;
+    assert_eq!(case.pod_group("llm-0-g-0").await.name_any(), second, "one incarnation for the update");
+}
+
+async fn change_labels(case: &Case) {
+    let labels = json!([{ "op": "add", "path": "/spec/template/cliques/0/labels", "value": { "team": "new" } }]);
+    let patch = Patch::Json::<()>(serde_json::from_value(labels).expect("a patch"));
+    let patched = case.ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
+    patched.expect("the template is patched");
+}
+
+async fn wait_until_terminating(case: &Case, pods: &[Pod]) {
+    let are_terminating = |state: &NamespaceState| {
+        pods.iter()
+            .all(|pod| state.pods.get(&pod.name_any()).is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()))
+    };
+    case.ns.wait_for("the old pods of the scaled gang are terminating", are_terminating).await;
+}
+
+async fn assert_updated(case: &Case) {
+    let has_ended = |state: &NamespaceState| {
+        let status = state.sets.get("llm").and_then(|set| set.status.as_ref());
+        let progress = status.and_then(|status| status.update_progress.as_ref());
+        progress.is_some_and(|progress| progress.update_ended_at.is_some())
+    };
+    let state = case.ns.wait_for("the update has ended", has_ended).await;
+    let new = |pod: &Pod| pod.labels().get("team").map(String::as_str) == Some("new");
+    assert!(state.active_pods().all(new), "all pods are new");
 }
