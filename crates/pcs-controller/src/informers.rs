@@ -20,7 +20,7 @@ use crate::compute_domains::{AwaitedDomain, ComputeDomains};
 use crate::native_gangs::Incarnations;
 use crate::startup::IdentityCaches;
 use crate::topology::{SETS_BY_TOPOLOGY, Topologies};
-use crate::update;
+use crate::update::{self, UpdateDurations};
 
 /// The caches of `PodCliqueSet`s and of the kinds of Grove below them.
 #[derive(Clone)]
@@ -48,8 +48,12 @@ pub(crate) struct PcsCaches {
 }
 
 impl PcsCaches {
-    /// Starts the informers.
-    pub(crate) fn start(manager: &Manager) -> Self {
+    /// Starts the informers, and registers the metrics about the objects in the caches.
+    ///
+    /// # Errors
+    /// If a metric of one of the names is already registered.
+    pub(crate) fn start(manager: &Manager) -> anyhow::Result<Self> {
+        let durations = UpdateDurations::register(manager)?;
         let (informers, orphan_deletions) = (SharedInformerFactory::new(manager), OrphanDeletions::default());
         let (of_sets, of_groups) = (orphan_deletions.clone(), orphan_deletions.clone());
         let incarnations = Incarnations::start(manager);
@@ -57,12 +61,15 @@ impl PcsCaches {
         let cliques = InformerOptions::<PodClique>::default();
         let sets = InformerOptions::<PodCliqueSet>::default().with_index(SETS_BY_TOPOLOGY);
         let sets = sets.with_index(SETS_BY_CLAIM_TEMPLATE);
-        let sets = sets.with_observer(move |delta| of_sets.record(delta));
+        let sets = sets.with_observer(move |delta| {
+            of_sets.record(delta);
+            durations.observe(delta);
+        });
         let groups =
             InformerOptions::<PodCliqueScalingGroup>::default().with_observer(move |delta| of_groups.record(delta));
         // The first request for a cache starts its informer. The table of child kinds requests this one, too.
         drop(informers.cache_with(update::informer_options()));
-        Self {
+        let caches = Self {
             sets: informers.cache_with(sets),
             groups: informers.cache_with(groups),
             cliques: informers.cache_with(cliques.with_observer(move |delta| of_cliques.observe_clique(delta))),
@@ -75,7 +82,10 @@ impl PcsCaches {
             resource_claims: ClaimCaches::start(manager, &informers),
             identities: IdentityCaches::start(&informers),
             informers,
-        }
+        };
+        update::register_gauges(manager, &caches.sets)?;
+        caches.resource_claims.register_metric(manager)?;
+        Ok(caches)
     }
 
     /// Whether the set, or a scaling group of it, controls the clique or could adopt it.

@@ -40,9 +40,8 @@ pub const NAME: &str = "pcs-controller";
 /// If an informer cannot be started, or a reconciler ends before the service is stopped.
 pub async fn run(runtime: &Runtime) -> anyhow::Result<()> {
     let manager = &Manager::new(runtime)?;
-    let caches = &PcsCaches::start(manager);
+    let caches = &PcsCaches::start(manager)?;
     caches.incarnations.add_state_metrics(manager.state_metrics(), SetReconciler::CONTROLLER);
-    caches.resource_claims.register_metric(manager)?;
     // On the heap: together they would make a large future.
     let sets = Box::pin(reconciler::run(Context::<SetReconciler>::new(manager, caches.clone())));
     let groups = Box::pin(reconciler::run(Context::<GroupReconciler>::new(manager, caches.clone())));

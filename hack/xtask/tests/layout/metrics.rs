@@ -28,6 +28,7 @@ fn services(krate: &str, file: &str) -> &'static str {
         ("grove-controller", _) => "all controllers",
         ("webhook-server", _) => "webhook-server",
         ("compute-domain-daemon", _) => "compute-domain-daemon",
+        ("pcs-controller", _) => "pcs-controller",
         _ => "unknown",
     }
 }

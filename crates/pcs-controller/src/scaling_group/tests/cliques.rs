@@ -342,7 +342,7 @@ async fn the_snapshot_of_a_group_contains_the_minima_of_existing_cliques() {
     let owned = serde_json::from_value(group.clone()).expect("a group");
     let objects = [("podcliquesets", set), ("podcliquescalinggroups", group), ("podcliques", clique)];
     let manager = manager_with(objects);
-    let caches = PcsCaches::start(&manager);
+    let caches = PcsCaches::start(&manager).expect("the caches");
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let replica = observe(&ctx, &owned).set_replica.expect("the replica of the set");

@@ -70,7 +70,7 @@ async fn no_clique_of_a_gang_with_an_unreadable_record_is_created() {
         let gang = json!({ "metadata": { "name": "m-0", "namespace": "prod", "uid": "g", "annotations": annotations, "ownerReferences": owner },
             "spec": { "podgroups": [] } });
         let manager = manager_with([("podcliquesets", set), ("podgangs", gang)]);
-        let caches = PcsCaches::start(&manager);
+        let caches = PcsCaches::start(&manager).expect("the caches");
         let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         let mut group: PodCliqueScalingGroup = yaml(GROUP);

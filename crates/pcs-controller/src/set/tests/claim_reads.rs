@@ -37,7 +37,7 @@ async fn reconciled(set: &PodCliqueSet, templates: &[&str], code: u16) -> (Vec<R
     let (manager, log) = manager_responding(objects, move |request| {
         request.path.contains("/resourceclaimtemplates/").then(|| MockResponse::error(code, "SomeReason"))
     });
-    let caches = PcsCaches::start(&manager);
+    let caches = PcsCaches::start(&manager).expect("the caches");
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let before = log.requests().len();

@@ -15,7 +15,7 @@ async fn the_children_of_a_deleted_set_stay_if_its_deletion_orphaned_them() {
         let clique = clique_of("PodCliqueSet", &set);
         set["metadata"]["finalizers"] = json!([finalizer]);
         let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
-        let caches = PcsCaches::start(&manager);
+        let caches = PcsCaches::start(&manager).expect("the caches");
         let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         // Kubernetes removes the finalizer before it deletes the set.

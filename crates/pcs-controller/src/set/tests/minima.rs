@@ -126,7 +126,7 @@ async fn the_snapshot_of_a_set_contains_the_minima_of_existing_cliques() {
     let mut clique = clique_of("PodCliqueSet", &set);
     (clique["metadata"]["name"], clique["spec"]["minAvailable"]) = (json!("m-0-f"), json!(2));
     let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
-    let caches = PcsCaches::start(&manager);
+    let caches = PcsCaches::start(&manager).expect("the caches");
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let observed = observe(&ctx, &yaml(SET));
