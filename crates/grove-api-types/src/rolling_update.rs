@@ -146,7 +146,7 @@ pub fn next_units(units: &[Unit], bounds: Bounds) -> Vec<i32> {
     let in_turn = count(new) + count(outdated(Availability::None));
     let partial = count(outdated(Availability::Partial));
     let budget = bounds.max_unavailable - in_turn;
-    let floor = bounds.min_available.min(total - 1);
+    let floor = bounds.min_available.min(total - 1).max(0);
     let of_full = (budget - partial).min(available - floor);
     let first = |units: i32| usize::try_from(units).unwrap_or(0);
     let next = outdated(Availability::None)

@@ -29,7 +29,7 @@ impl UpdateState {
                 (ConditionStatus::False, update_in_progress::NO_ACTIVE_UPDATE, "no update is in progress".to_owned())
             }
             Self::Paused => {
-                let remedy = "set spec.updateStrategy.rollingUpdate.paused of the PodCliqueSet to false to continue it";
+                let remedy = "set spec.updateStrategy.rollingUpdate.paused of the set to false to continue it";
                 (ConditionStatus::True, update_in_progress::PAUSED, format!("the update is paused; {remedy}"))
             }
             Self::DeadlineExceeded(message) => {

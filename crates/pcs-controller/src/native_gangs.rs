@@ -65,8 +65,17 @@ struct Choices {
     by_set: BTreeMap<String, BTreeMap<String, Choice>>,
     /// The chosen `PodGroup`s that no clique has named yet, by namespace and name. A deleted clique may have used the others.
     unused: BTreeSet<String>,
-    /// The scaled gangs of which an update replaces all pods next, with the hash of the revision, by the uid of the set.
-    restarts: BTreeMap<String, BTreeMap<String, String>>,
+    /// The scaled gangs of which an update replaces all pods next, by the uid of the set.
+    restarts: BTreeMap<String, BTreeMap<String, RequestedRestart>>,
+}
+
+/// The revision that the pods of a scaled gang get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestedRestart {
+    /// Its hash.
+    pub(crate) hash: String,
+    /// The generation of the set with this revision.
+    pub(crate) generation: Option<i64>,
 }
 
 /// A decision about one gang.
@@ -214,6 +223,8 @@ impl Incarnations {
     pub(crate) fn add_state_metrics(&self, metrics: &StateMetrics, controller: &'static str) {
         let choices = Arc::clone(&self.choices);
         metrics.add(controller, "incarnations", move || choices.lock().by_set.values().map(BTreeMap::len).sum());
+        let choices = Arc::clone(&self.choices);
+        metrics.add(controller, "restarts", move || choices.lock().restarts.values().map(BTreeMap::len).sum());
     }
 
     /// Whether the scaling groups of the set may create cliques of the gang: its annotations have the current `PodGroup`. A gang that has
@@ -234,20 +245,21 @@ impl Incarnations {
     /// Enqueues the set, which begins the next incarnation of this gang, because it is the turn of its replica of a scaling group to get the revision
     /// with this hash.
     pub(crate) fn request_restart(&self, set: &PodCliqueSet, gang: String, hash: &str) {
-        self.choices.lock().restarts.entry(uid(set).to_owned()).or_default().insert(gang, hash.to_owned());
+        let restart = RequestedRestart { hash: hash.to_owned(), generation: set.metadata.generation };
+        self.choices.lock().restarts.entry(uid(set).to_owned()).or_default().insert(gang, restart);
         self.request_decision(set);
     }
 
-    /// The requests of [`request_restart`](Self::request_restart): gangs and hashes.
-    pub(crate) fn requested_restarts(&self, set: &PodCliqueSet) -> BTreeMap<String, String> {
+    /// The requests of [`request_restart`](Self::request_restart), by the gangs.
+    pub(crate) fn requested_restarts(&self, set: &PodCliqueSet) -> BTreeMap<String, RequestedRestart> {
         self.choices.lock().restarts.get(uid(set)).cloned().unwrap_or_default()
     }
 
     /// Ends the other requests about gangs of the set.
-    pub(crate) fn retain_restarts(&self, set: &PodCliqueSet, is_open: impl Fn(&str, &str) -> bool) {
+    pub(crate) fn retain_restarts(&self, set: &PodCliqueSet, is_open: impl Fn(&str, &RequestedRestart) -> bool) {
         let restarts = &mut self.choices.lock().restarts;
         let Some(of_set) = restarts.get_mut(uid(set)) else { return };
-        of_set.retain(|gang, hash| is_open(gang, hash));
+        of_set.retain(|gang, restart| is_open(gang, restart));
         if of_set.is_empty() {
             restarts.remove(uid(set));
         }

@@ -162,8 +162,8 @@ async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed,
         None => return Ok(observed.kept_as_it_is(&target)),
     };
     let states = observed.replica_states();
-    let mut earlier = observed.earlier_revisions(&states);
     let is_open = is_current && observed.set.as_ref().is_some_and(|set| update::is_open(set, &target));
+    let mut earlier = observed.earlier_revisions(&states, is_open);
     for (replica, gang, hash) in observed.awaiting_restart(&states, &earlier) {
         if let Some(set) = observed.set.as_ref().filter(|_| is_open) {
             ctx.caches.incarnations.request_restart(set, gang, &target);

@@ -137,7 +137,7 @@ rules! {
     SchedulerTopology = "scheduler-topology",
     /// No container of a user has the name of the init container that Grove adds to pods that start after others.
     ReservedContainer = "reserved-container",
-    /// `rollingUpdate.maxUnavailable` is a positive number or a percentage, and `progressDeadline` is a positive duration. A clique of a scaling
+    /// `rollingUpdate.maxUnavailable` is a positive number or a percentage, and `progressDeadline` is greater than `minReadySeconds`. A clique of a scaling
     /// group has no `rollingUpdate`, and with `OnDelete` there is none.
     RollingUpdate = "rolling-update",
     /// The cliques of a set are immutable: an update adds and removes none.

@@ -33,8 +33,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let ready = count(&SlimPod::is_ready);
     let outdated = as_count(update::count_outdated(observed));
     let available = as_count(update::count_available(observed));
-    let counts = PodCounts { live: replicas, outdated, ready, updated, available };
-    let update_progress = update::progress(&observed.clique, counts, now);
+    let counts = PodCounts { live: replicas, outdated, available };
+    let update_progress = update::progress(observed, counts, now);
     let is_updating = update_progress.as_ref().is_some_and(update::is_in_progress);
     let (generation_hash, template_hash) = if updated == replicas && !is_updating {
         (observed.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())

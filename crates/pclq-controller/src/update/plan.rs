@@ -87,7 +87,8 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
         Unit {
             index,
             is_outdated: pod.is_some_and(|pod| is_outdated(pod)),
-            availability: pod.map_or(Availability::None, |pod| availability(pod, &bounds, observed.now)),
+            availability: pod
+                .map_or(Availability::None, |pod| availability(pod, is_outdated(pod), &bounds, observed.now)),
         }
     };
     let units: Vec<_> = (0..replicas).map(unit).collect();
@@ -96,13 +97,10 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
     next_units(&units, Bounds { max_unavailable, min_available }).into_iter().collect()
 }
 
-/// A pod that has just become ready serves, so it is not replaced at once, and does not count as available yet.
-fn availability(pod: &SlimPod, bounds: &UpdateBounds, now: Timestamp) -> Availability {
-    match available_since(pod, bounds) {
-        Some(since) if since <= now => Availability::Full,
-        Some(_) => Availability::Partial,
-        None => Availability::None,
-    }
+/// A new pod must have been ready for some time. An outdated pod serves as soon as it is ready.
+fn availability(pod: &SlimPod, is_outdated: bool, bounds: &UpdateBounds, now: Timestamp) -> Availability {
+    let is_available = |since: Timestamp| is_outdated || since <= now;
+    if available_since(pod, bounds).is_some_and(is_available) { Availability::Full } else { Availability::None }
 }
 
 /// When the pod became, or becomes, available for the update; `None` if it is not ready.
@@ -118,13 +116,27 @@ pub(crate) fn count_available(observed: &ObservedClique) -> usize {
     observed.live().filter(|pod| available_since(pod, &bounds).is_some_and(|since| since <= observed.now)).count()
 }
 
+/// When the update last made progress: a new pod was created, or became ready and has not been restarted since.
+pub(crate) fn last_progress(observed: &ObservedClique) -> Option<Timestamp> {
+    let target = Target::of(&observed.clique)?;
+    let is_restarted =
+        |pod: &SlimPod| pod.status.container_statuses.iter().any(|container| container.restart_count > 0);
+    let of_pod = |pod: &SlimPod| {
+        let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
+        created.max(pod.ready_since().filter(|_| !is_restarted(pod)))
+    };
+    observed.live().filter(|pod| !target.is_outdated(pod)).filter_map(of_pod).max()
+}
+
 /// The time until a pod becomes available for the update in progress, or until its deadline. No watch event shows either.
 pub(crate) fn delay(observed: &ObservedClique) -> Option<Duration> {
     let status = observed.clique.status.as_ref()?;
     let progress = status.update_progress.as_ref().filter(|progress| is_in_progress(progress))?;
-    let bounds = UpdateBounds::of(&observed.clique).ok().filter(|bounds| !bounds.paused)?;
-    let deadline = exceeded_at(progress, &bounds);
-    let available = observed.live().filter_map(|pod| available_since(pod, &bounds));
+    let bounds = UpdateBounds::of(&observed.clique).ok()?;
+    let deadline = exceeded_at(progress, &bounds).filter(|_| !bounds.paused);
+    let target = Target::of(&observed.clique)?;
+    let new = observed.live().filter(|pod| !target.is_outdated(pod));
+    let available = new.filter_map(|pod| available_since(pod, &bounds));
     let next = available.chain(deadline).filter(|time| *time > observed.now).min()?;
     Duration::try_from(next.duration_since(observed.now)).ok()
 }

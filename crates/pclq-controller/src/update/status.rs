@@ -5,12 +5,13 @@ use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::text::shortened;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
 use grove_controller::conditions::find_status_condition;
+use grove_controller::slim_pod::SlimPod;
 use grove_controller::update_in_progress::{UpdateState, deadline_message, was_paused};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::plan::{Target, exceeded_at, is_in_progress, is_member};
+use super::plan::{Target, exceeded_at, is_in_progress, is_member, last_progress};
 use crate::observed::ObservedClique;
 
 /// The condition has this many characters of the kubelet's message.
@@ -23,17 +24,18 @@ pub(crate) struct PodCounts {
     pub(crate) live: i32,
     /// Those that the update replaces.
     pub(crate) outdated: i32,
-    /// The ready ones.
-    pub(crate) ready: i32,
-    /// Those with the current template.
-    pub(crate) updated: i32,
     /// Those that have been ready for `minReadySeconds`.
     pub(crate) available: i32,
 }
 
 /// The progress of the current or the last update. It ends when all pods are new and enough of them are ready, and at once for a new clique and
 /// if the user replaces the pods. As in the Go operator, a new clique of a scaling group has none.
-pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) -> Option<PodCliqueUpdateProgress> {
+pub(crate) fn progress(
+    observed: &ObservedClique,
+    counts: PodCounts,
+    now: Timestamp,
+) -> Option<PodCliqueUpdateProgress> {
+    let clique = &observed.clique;
     let old = clique.status.as_ref().and_then(|status| status.update_progress.clone());
     let Some(target) = Target::of(clique) else { return old };
     if old.is_none() && counts.outdated == 0 && is_member(clique) && !has_other_template(clique, target) {
@@ -48,7 +50,9 @@ pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) ->
             // The turn may come later than the template.
             let is_open_again = target.has_turn() && counts.outdated > 0;
             let before = old.update_ended_at.filter(|_| !is_open_again);
-            let last = if has_progressed(clique, counts) { Some(Time(now)) } else { old.last_progressed_at };
+            let resumed = is_resumed(clique).then_some(Time(now));
+            let progressed = last_progress(observed).map(Time).filter(|_| before.is_none());
+            let last = old.last_progressed_at.into_iter().chain(resumed).chain(progressed).max();
             let ended = before.or_else(|| ends(false));
             Some(PodCliqueUpdateProgress { update_ended_at: ended, last_progressed_at: last, ..old })
         }
@@ -66,12 +70,10 @@ pub(crate) fn progress(clique: &PodClique, counts: PodCounts, now: Timestamp) ->
     }
 }
 
-/// Whether a further pod is new or ready since the last status, or the user has just continued the update.
-fn has_progressed(clique: &PodClique, counts: PodCounts) -> bool {
-    let Some(old) = &clique.status else { return true };
-    let is_resumed = was_paused(&old.conditions) && UpdateBounds::of(clique).is_ok_and(|bounds| !bounds.paused);
-    let is_updating = old.update_progress.as_ref().is_some_and(is_in_progress);
-    is_updating && (is_resumed || counts.updated > old.updated_replicas || counts.ready > old.ready_replicas)
+/// Whether the user has just continued the update.
+fn is_resumed(clique: &PodClique) -> bool {
+    let was_paused = clique.status.as_ref().is_some_and(|status| was_paused(&status.conditions));
+    was_paused && UpdateBounds::of(clique).is_ok_and(|bounds| !bounds.paused)
 }
 
 /// The state of the update; `None` before the first one. `rejection` is why the API server rejects a new pod, and `unschedulable` why the scheduler
@@ -104,11 +106,20 @@ pub(crate) fn state(
     })
 }
 
-/// What the kubelet reports about a new pod that it cannot start.
+/// What the kubelet reports about a new pod that is not ready. A container that ends again and again has one message, also while it runs.
 fn failing_pod(observed: &ObservedClique) -> Option<String> {
     let target = Target::of(&observed.clique)?;
-    let mut new = observed.live().filter(|pod| !target.is_outdated(pod) && !pod.is_ready());
-    let (pod, (container, waiting)) = new.find_map(|pod| Some((pod, pod.failing_container()?)))?;
+    let new = || observed.live().filter(|pod| !target.is_outdated(pod) && !pod.is_ready());
+    let restarted =
+        |pod: &SlimPod| pod.status.container_statuses.iter().find(|it| it.restart_count > 0 && !it.ready).cloned();
+    if let Some((pod, container)) = new().find_map(|pod| Some((pod, restarted(pod)?))) {
+        return Some(format!(
+            "Pod {} is not ready: container {} ended and was restarted",
+            pod.name_any(),
+            container.name
+        ));
+    }
+    let (pod, (container, waiting)) = new().find_map(|pod| Some((pod, pod.failing_container()?)))?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let message = waiting.message.as_deref().map(|message| format!(": {}", shortened(message, MAX_MESSAGE)));
     let (pod, container, message) = (pod.name_any(), &container.name, message.unwrap_or_default());

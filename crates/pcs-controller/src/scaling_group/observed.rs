@@ -213,7 +213,7 @@ impl Observed {
     }
 
     /// The state of each replica of the group in the update. A replica is outdated if the pods of a clique are built from another template, so
-    /// that a change of other cliques replaces none.
+    /// that a change of other cliques replaces none. With `OnDelete`, a clique has had the new template before its pods.
     pub(crate) fn replica_states(&self) -> Vec<ReplicaState> {
         let Some(expansion) = self.expansion() else { return vec![] };
         let hashes = expansion.set_replica.revision.hashes();
@@ -226,7 +226,9 @@ impl Observed {
             };
             let is_outdated = |(clique, desired): &(&PodClique, &Clique)| {
                 let of_clique = clique.labels().get(labels::TEMPLATE_HASH);
+                let generation = clique.annotations().get(labels::GENERATION_HASH);
                 of_clique.is_some_and(|of_clique| of_clique != hashes.pod_template(&desired.template.name))
+                    || (clique::has_other_pods(clique) && generation != Some(&hashes.generation_hash))
             };
             let earlier =
                 active().find(is_outdated).and_then(|(clique, _)| clique.annotations().get(labels::GENERATION_HASH));
@@ -243,7 +245,8 @@ impl Observed {
     }
 
     /// The hashes of the earlier revisions that replicas keep now, by the indices of the replicas.
-    pub(crate) fn earlier_revisions(&self, states: &[ReplicaState]) -> BTreeMap<i32, String> {
+    /// No replica has its turn before the set and the group report that the update has begun.
+    pub(crate) fn earlier_revisions(&self, states: &[ReplicaState], is_open: bool) -> BTreeMap<i32, String> {
         let Some(set) = &self.set else { return BTreeMap::new() };
         let progress = self.group.status.as_ref().and_then(|status| status.update_progress.as_ref());
         let begun = progress.map(|progress| progress.pod_clique_set_generation_hash.as_str());
@@ -254,14 +257,15 @@ impl Observed {
         };
         // The turn of a replica begins with the next incarnation of its gang.
         let with_turn = |state: &ReplicaState| {
-            if state.earlier.is_some() && self.has_restarted(state.index) == Some(true) {
+            if is_open && state.earlier.is_some() && self.has_restarted(state.index) == Some(true) {
                 ReplicaState { earlier: None, availability: Availability::None, ..state.clone() }
             } else {
                 state.clone()
             }
         };
         let states: Vec<_> = states.iter().map(with_turn).collect();
-        update::earlier_revisions(set, &states, (bounds, 0), is_chosen && begun == self.target_hash())
+        let has_begun = is_open && is_chosen && begun == self.target_hash();
+        update::earlier_revisions(set, &states, (bounds, 0), has_begun)
     }
 
     /// Whether the scaled gang of the replica has its `PodGroup` for the chosen revision; `None` without a `PodGroup` of its own.
@@ -307,7 +311,9 @@ impl Observed {
         replica.cliques.iter().any(|desired| {
             let Some(clique) = clique::active(&self.children, &desired.name) else { return false };
             let turn = clique.annotations().get(labels::UPDATE_TURN).map(String::as_str);
-            turn.is_some_and(|turn| Some(turn) == self.target_hash()) || clique::has_other_pods(clique)
+            let generation = clique.annotations().get(labels::GENERATION_HASH).map(String::as_str);
+            let has_lost_turn = generation == self.target_hash() && clique::has_other_pods(clique);
+            has_lost_turn || turn.is_some_and(|turn| Some(turn) == self.target_hash())
         })
     }
 

@@ -192,7 +192,6 @@ fn update_progress(
         has_waiting_replicas: !expansion.turns.waiting.is_empty(),
         is_complete: counts.all_current && counts.available >= observed.group.spec.required_replicas(),
         cliques: (as_count(updated.count()), as_count(cliques.len())),
-        available: counts.available,
     };
     let is_paused = expansion.set.spec.rolling_update().paused;
     update::group_progress(observed.group.status.as_ref(), &facts, is_paused, now)
@@ -208,7 +207,7 @@ fn incomplete(observed: &Observed, expansion: &GroupExpansion<'_>) -> Vec<Awaite
     let replicas = expansion.scaling_group.replicas.iter();
     let with_turn = replicas.filter(|replica| !expansion.turns.waiting.contains(&replica.index));
     let cliques = with_turn.flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
-    cliques.map(|desired| clique::awaited(children, &desired.name)).collect()
+    cliques.map(|desired| Awaited::of_clique(children, &desired.name)).collect()
 }
 
 fn breached_during_update(observed: &Observed) -> ConditionUpdate {

@@ -102,10 +102,12 @@ pub(super) fn record_pod_groups(ctx: &Context, observed: &Observed) {
     let Observed { set, pod_groups, .. } = observed;
     let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
     incarnations.record(set, pod_groups.choices());
-    // A request ends when the gang names the revision, or is deleted.
-    incarnations.retain_restarts(set, |gang, hash| {
+    // A request ends when the gang names the revision, when the gang is deleted, and when the set has a later revision.
+    incarnations.retain_restarts(set, |gang, restart| {
         let gang = observed.children.get::<PodGang>(gang);
-        gang.is_some_and(|gang| gang.labels().get(labels::GENERATION_HASH).is_none_or(|revision| revision != hash))
+        let is_open = |gang: &PodGang| gang.labels().get(labels::GENERATION_HASH) != Some(&restart.hash);
+        let is_current = restart.hash == observed.hash() || restart.generation > set.metadata.generation;
+        is_current && gang.is_some_and(|gang| is_open(gang))
     });
     if !pod_groups.agree_with(gangs, cliques, set.metadata.namespace.as_deref().unwrap_or_default()) {
         incarnations.request_decision(set);

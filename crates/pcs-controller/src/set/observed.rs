@@ -365,6 +365,11 @@ impl Observed {
         self.active_group(&group.name).is_some_and(|group| group_is_current(group, self.hash()))
     }
 
+    /// Whether the group is active and does not report that its update to the current template has ended.
+    pub(crate) fn group_may_be_outdated(&self, group: &ScalingGroup) -> bool {
+        self.active_group(&group.name).is_some_and(|group| !group_has_ended(group, self.hash()))
+    }
+
     /// Whether the group is available, and its pods were created from the current template.
     pub(crate) fn is_group_complete(&self, group: &ScalingGroup) -> bool {
         self.is_group_updated(group) && self.active_group(&group.name).is_some_and(group_is_available)
@@ -384,8 +389,8 @@ impl Observed {
             waiting: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
-        self.history =
-            History::new(self.hash(), &self.children, (&self.used_revisions(), self.set.spec.revision_history_limit));
+        let limit = (self.set.spec.revision_history_limit, is_open || !earlier.is_empty());
+        self.history = History::new(self.hash(), &self.children, &self.used_revisions(), limit);
         if earlier.is_empty() {
             return;
         }
@@ -466,13 +471,21 @@ fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
     group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
 }
 
-/// Whether the group reports that its update to the template with this hash has ended.
+/// Whether the group reports that its update to the template with this hash has ended and all pods are new.
 fn group_is_current(group: &PodCliqueScalingGroup, hash: &str) -> bool {
-    let Some(status) = &group.status else { return false };
-    let has_ended = status
-        .update_progress
-        .as_ref()
-        .is_none_or(|progress| progress.pod_clique_set_generation_hash == hash && progress.update_ended_at.is_some());
-    let is_target = group.annotations().get(labels::GENERATION_HASH).is_none_or(|target| target == hash);
-    has_ended && is_target && status.current_pod_clique_set_generation_hash.as_deref() == Some(hash)
+    group_has_ended(group, hash) && reported_hash(group) == Some(hash)
+}
+
+/// Whether the group reports that its update to the template with this hash has ended, also with old pods if the user replaces them.
+fn group_has_ended(group: &PodCliqueScalingGroup, hash: &str) -> bool {
+    let progress = group.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let has_ended = match progress {
+        Some(progress) => progress.pod_clique_set_generation_hash == hash && progress.update_ended_at.is_some(),
+        None => reported_hash(group) == Some(hash),
+    };
+    has_ended && group.annotations().get(labels::GENERATION_HASH).is_none_or(|target| target == hash)
+}
+
+fn reported_hash(group: &PodCliqueScalingGroup) -> Option<&str> {
+    group.status.as_ref()?.current_pod_clique_set_generation_hash.as_deref()
 }

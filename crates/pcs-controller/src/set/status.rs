@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::conditions::{self, available};
 use grove_api_types::expansion::size_limit::SizeLimit;
-use grove_api_types::expansion::{Clique, ScalingGroup, SetReplica, TemplateHashes};
+use grove_api_types::expansion::{Clique, SetReplica, TemplateHashes};
 use grove_api_types::resource_sharing::claim_source::shares_claims;
 use grove_api_types::v1alpha1::{LastError, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_api_types::{labels, unsupported_fields};
@@ -157,7 +157,7 @@ fn incomplete(observed: &Observed) -> Vec<Awaited> {
     let cliques = with_turn(observed).flat_map(|replica| &replica.cliques).filter(|desired| !is_complete(desired));
     let groups =
         with_turn(observed).flat_map(|replica| &replica.groups).filter(|group| !observed.is_group_complete(group));
-    let cliques = cliques.map(|desired| clique::awaited(&observed.children, &desired.name));
+    let cliques = cliques.map(|desired| Awaited::of_clique(&observed.children, &desired.name));
     let groups = groups.map(|desired| {
         let status = observed.active_group(&desired.name).and_then(|group| group.status.as_ref());
         Awaited::new::<PodCliqueScalingGroup>(desired.name.as_str(), status.map(|status| &*status.conditions))
@@ -165,12 +165,10 @@ fn incomplete(observed: &Observed) -> Vec<Awaited> {
     cliques.chain(groups).collect()
 }
 
-/// Whether an active clique or group of the replica does not report that its pods have the current template.
+/// Whether an active clique or group of the replica does not report that its update to the current template has ended.
 fn may_be_outdated(observed: &Observed, hashes: &TemplateHashes, replica: &SetReplica) -> bool {
     let clique = |desired: &Clique| clique::may_be_outdated(&observed.children, hashes, desired);
-    let group =
-        |group: &ScalingGroup| observed.active_group(&group.name).is_some() && !observed.is_group_updated(group);
-    replica.cliques.iter().any(clique) || replica.groups.iter().any(group)
+    replica.cliques.iter().any(clique) || replica.groups.iter().any(|group| observed.group_may_be_outdated(group))
 }
 
 fn available_condition(

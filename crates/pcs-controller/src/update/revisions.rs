@@ -81,9 +81,16 @@ pub(crate) struct History {
 
 impl History {
     /// The history of a set whose current template has this hash. The last earlier revisions stay, as many as `revisionHistoryLimit`, and those
-    /// that objects of the set name.
-    pub(crate) fn new(hash: &str, children: &ObservedChildren, (used, limit): (&BTreeSet<&str>, Option<i32>)) -> Self {
-        let limit = usize::try_from(limit.unwrap_or(LIMIT)).unwrap_or(0);
+    /// that objects of the set name. During an update at least [`LIMIT`] stay: the cliques of scaling groups, which the set does not control, may name
+    /// some of them.
+    pub(crate) fn new(
+        hash: &str,
+        children: &ObservedChildren,
+        used: &BTreeSet<&str>,
+        (limit, is_updating): (Option<i32>, bool),
+    ) -> Self {
+        let limit = limit.unwrap_or(LIMIT).max(if is_updating { LIMIT } else { 0 });
+        let limit = usize::try_from(limit).unwrap_or(0);
         let revisions = || children.of_kind::<SlimRevision>();
         let (current, mut earlier): (Vec<_>, Vec<_>) =
             revisions().partition(|revision| hash_of(revision) == Some(hash));
@@ -179,7 +186,7 @@ mod tests {
     use super::*;
 
     /// The history of a set with these revisions, each with its hash and its number.
-    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], limit: Option<i32>) -> (i64, Vec<String>) {
+    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], limit: (Option<i32>, bool)) -> (i64, Vec<String>) {
         let revision = |(hash, number): &(&str, i64)| {
             let labels = labels::of([(labels::GENERATION_HASH, *hash)]);
             let metadata =
@@ -189,28 +196,29 @@ mod tests {
         let mut children = ObservedChildren::default();
         children.extend(revisions.iter().map(revision));
         let used = used.iter().copied().collect();
-        let History { number, kept } = History::new(hash, &children, (&used, limit));
+        let History { number, kept } = History::new(hash, &children, &used, limit);
         (number, kept.into_iter().collect())
     }
 
     #[test]
     fn the_current_revision_has_the_highest_number() {
-        assert_eq!(history("a", &[], &[], None), (1, vec![]));
-        assert_eq!(history("a", &[("a", 1)], &[], None), (1, vec![]));
-        assert_eq!(history("b", &[("a", 1)], &[], None).0, 2);
-        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], None).0, 2);
-        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], None).0, 3, "an earlier template again");
+        assert_eq!(history("a", &[], &[], (None, false)), (1, vec![]));
+        assert_eq!(history("a", &[("a", 1)], &[], (None, false)), (1, vec![]));
+        assert_eq!(history("b", &[("a", 1)], &[], (None, false)).0, 2);
+        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], (None, false)).0, 2);
+        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], (None, false)).0, 3, "an earlier template again");
     }
 
     #[test]
     fn the_last_ten_revisions_and_those_in_use_are_kept() {
         let names: Vec<_> = (1..=13).map(|number| format!("h{number:02}")).collect();
         let revisions: Vec<_> = names.iter().map(String::as_str).zip(1..).collect();
-        let kept = |used: &[&str], limit| history("h13", &revisions, used, limit).1;
+        let kept = |used: &[&str], limit| history("h13", &revisions, used, (limit, false)).1;
         assert_eq!(kept(&["h13"], None).first().map(String::as_str), Some("s-h03"));
         assert_eq!(kept(&["h13"], None).len(), 10);
         assert_eq!(kept(&["h01", "h13"], None).len(), 11);
         assert_eq!(kept(&["h01", "h13"], Some(1)), ["s-h01", "s-h12"]);
         assert_eq!(kept(&["h13"], Some(0)), [""; 0]);
+        assert_eq!(history("h13", &revisions, &["h13"], (Some(0), true)).1.len(), 10, "during an update");
     }
 }

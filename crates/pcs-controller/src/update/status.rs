@@ -2,12 +2,14 @@
 
 use grove_api_types::conditions::{UPDATE_IN_PROGRESS, update_in_progress};
 use grove_api_types::duration::GoDuration;
+use grove_api_types::names::PodCliqueName;
 use grove_api_types::rolling_update::deadline;
 use grove_api_types::text::join_names;
 use grove_api_types::v1alpha1::{
-    PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress, PodCliqueSet, PodCliqueSetReplicaUpdateProgress,
-    PodCliqueSetUpdateProgress,
+    PodClique, PodCliqueScalingGroupStatus, PodCliqueScalingGroupUpdateProgress, PodCliqueSet,
+    PodCliqueSetReplicaUpdateProgress, PodCliqueSetUpdateProgress,
 };
+use grove_controller::children::ObservedChildren;
 use grove_controller::conditions::{ConditionUpdate, find_status_condition};
 use grove_controller::update_in_progress::{UpdateState, deadline_message, was_paused};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -15,6 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::turns::{has_other_template, is_in_progress};
+use crate::children::clique;
 
 /// The message has this many names; it only counts the others.
 const MAX_NAMED: usize = 5;
@@ -45,6 +48,7 @@ pub(crate) fn set_progress(
     let is_rolling = !set.spec.is_updated_on_delete();
     let is_forgotten = is_rolling && facts.has_waiting_replicas && !is_in_progress(&status);
     let begins = has_other_template(&status, facts.hash) || is_forgotten;
+    let is_resumed = was_paused(&status.conditions) && !set.spec.rolling_update().paused;
     let old = status.update_progress;
     let mut progress = if begins {
         PodCliqueSetUpdateProgress {
@@ -72,7 +76,7 @@ pub(crate) fn set_progress(
     };
     progress.currently_updating = facts.updating.iter().filter(|_| is_current).map(entry).collect();
     let before = (progress.updated_pod_cliques_count, progress.updated_pod_clique_scaling_groups_count);
-    if is_current && (facts.cliques.0 > before.0 || facts.groups.0 > before.1) {
+    if is_current && (facts.cliques.0 > before.0 || facts.groups.0 > before.1 || is_resumed) {
         progress.last_progressed_at = Some(Time(now));
     }
     (progress.updated_pod_cliques_count, progress.total_pod_cliques_count) = facts.cliques;
@@ -110,6 +114,12 @@ impl Awaited {
         Self { name: format!("{} {name}", K::kind(&())), condition: condition.cloned() }
     }
 
+    /// The clique of this name.
+    pub(crate) fn of_clique(children: &ObservedChildren, name: &PodCliqueName) -> Self {
+        let status = clique::active(children, name).and_then(|clique| clique.status.as_ref());
+        Self::new::<PodClique>(name.as_str(), status.map(|status| &*status.conditions))
+    }
+
     /// Why its update stops, if this is the reason.
     fn cause(&self, reason: &str) -> Option<String> {
         let condition = self.condition.as_ref().filter(|condition| condition.reason == reason)?;
@@ -145,8 +155,6 @@ pub(crate) struct GroupFacts<'a> {
     pub(crate) is_complete: bool,
     /// The number of its cliques with this template, and of all.
     pub(crate) cliques: (i32, i32),
-    /// The number of its available replicas.
-    pub(crate) available: i32,
 }
 
 /// The progress of the current or the last update of a scaling group; `None` for one that has never been updated. It ends when all replicas are new
@@ -178,9 +186,7 @@ pub(crate) fn group_progress(
         progress.update_ended_at = progress.update_ended_at.or(Some(Time(now)));
     }
     let is_resumed = was_paused(&status.conditions) && !is_paused;
-    let has_progressed = facts.cliques.0 > progress.updated_pod_cliques_count
-        || facts.available > status.available_replicas
-        || is_resumed;
+    let has_progressed = facts.cliques.0 > progress.updated_pod_cliques_count || is_resumed;
     if progress.update_ended_at.is_none() && has_progressed {
         progress.last_progressed_at = Some(Time(now));
     }
@@ -222,7 +228,6 @@ pub(crate) fn group_deadline(
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use grove_api_types::v1alpha1::PodClique;
     use serde_json::{Value, json};
 
     use super::*;
@@ -289,7 +294,7 @@ mod tests {
             false,
             vec![exceeded()],
             &expect![
-                "True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the PodCliqueSet to false to continue it"
+                "True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the set to false to continue it"
             ],
         );
         check_set(&json!(null), true, vec![exceeded()], &expect!["False NoActiveUpdate: no update is in progress"]);
@@ -333,15 +338,15 @@ mod tests {
             true,
             vec![],
             &expect![
-                "True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the PodCliqueSet to false to continue it"
+                "True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the set to false to continue it"
             ],
         );
     }
 
-    /// Another clique is new, another replica is available, or the user has continued the update.
+    /// Another clique is new, or the user has continued the update.
     #[test]
     fn progress_moves_the_deadline_of_a_scaling_group() {
-        let last = |(updated, available): (i32, i32), reason: &str| {
+        let last = |updated: i32, reason: &str| {
             let status = json!({ "scheduledReplicas": 0, "availableReplicas": 1, "updatedReplicas": 0,
                 "conditions": [{ "type": UPDATE_IN_PROGRESS, "status": "True", "reason": reason, "message": "m",
                     "lastTransitionTime": "2026-01-01T00:00:00Z" }],
@@ -353,16 +358,14 @@ mod tests {
                 has_waiting_replicas: true,
                 is_complete: false,
                 cliques: (updated, 9),
-                available,
             };
             let status = serde_json::from_value(status).unwrap();
             let progress = group_progress(Some(&status), &facts, false, at(100)).unwrap();
             progress.last_progressed_at.unwrap().0.as_second()
         };
-        assert_eq!(last((2, 1), "Progressing"), 10);
-        assert_eq!(last((1, 0), "Progressing"), 10);
-        assert_eq!(last((3, 0), "Progressing"), 100);
-        assert_eq!(last((2, 2), "Progressing"), 100);
-        assert_eq!(last((2, 1), "Paused"), 100);
+        assert_eq!(last(2, "Progressing"), 10);
+        assert_eq!(last(1, "Progressing"), 10);
+        assert_eq!(last(3, "Progressing"), 100);
+        assert_eq!(last(2, "Paused"), 100);
     }
 }

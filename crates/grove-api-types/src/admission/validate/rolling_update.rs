@@ -12,6 +12,8 @@ use crate::v1alpha1::RollingUpdate;
 const OF_MEMBER: &str =
     "the pods of a scaling group are updated with its replicas; remove it, or set rollingUpdate of the scaling group";
 
+const BELOW_MIN_READY: &str = "must be greater than spec.updateStrategy.rollingUpdate.minReadySeconds";
+
 pub(super) fn check(context: &ValidationContext<'_>, errors: &mut ErrorCollector) {
     let strategy = context.set.spec.update_strategy.as_ref();
     if let Some(bounds) = strategy.and_then(|strategy| strategy.rolling_update.as_ref()) {
@@ -41,8 +43,12 @@ fn check_bounds(
     check_effect(context, path, errors);
     check_max_unavailable(path, bounds.max_unavailable.as_ref(), errors);
     let deadline = bounds.progress_deadline.as_ref();
-    if let Some(deadline) = deadline.filter(|deadline| deadline.value().is_some_and(|value| value.is_zero())) {
+    let Some((deadline, value)) = deadline.and_then(|deadline| Some((deadline, deadline.value()?))) else { return };
+    let min_ready = context.set.spec.rolling_update().min_ready_seconds.unwrap_or(0);
+    if value.is_zero() {
         errors.invalid(Rule::RollingUpdate, &path.field("progressDeadline"), deadline.as_str(), NOT_POSITIVE);
+    } else if value.as_secs() <= u64::try_from(min_ready).unwrap_or(0) {
+        errors.invalid(Rule::RollingUpdate, &path.field("progressDeadline"), deadline.as_str(), BELOW_MIN_READY);
     }
 }
 

@@ -8,7 +8,7 @@ use grove_controller::executor::ExecutionResult;
 use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{check, snapshot, status};
+use super::{NOW, check, snapshot, status};
 
 /// The turn of the clique, whose status shows that the update has begun.
 const TURN: &str = "annotations: {grove.io/podcliqueset-generation-hash: 1gen, grove.io/update-turn: 1gen}";
@@ -16,7 +16,7 @@ const BEGUN: &str = "status: {readyReplicas: 0, updatedReplicas: 0, scheduleGate
                      {podCliqueSetGenerationHash: 1gen, podTemplateHash: 1new, updateStartedAt: '2026-01-01T00:00:00Z'}}";
 
 /// A clique of three pods with these states: `O` is an outdated ready pod, `o` an outdated one that is not ready, `N` and `n` are new. `J` is new, and
-/// has been ready for five seconds. `x` is new, and the kubelet cannot start it; `u` is new, and the scheduler does not bind it.
+/// has been ready for five seconds. `x` is new, and the kubelet cannot start it; `u` is new, and the scheduler does not bind it. The container of `R` and `r` was restarted.
 fn row(pods: &str, fields: &str) -> String {
     let pod = |(index, state): (usize, char)| {
         let hash = if state.eq_ignore_ascii_case(&'o') { "1old" } else { "1new" };
@@ -24,6 +24,8 @@ fn row(pods: &str, fields: &str) -> String {
         let special = match state {
             'J' => ", readyAt: '2026-01-01T23:59:55Z'",
             'x' => ", container: {name: main, state: {waiting: {reason: CrashLoopBackOff, message: back-off 10s}}}",
+            'R' => ", readyAt: '2026-01-01T23:59:55Z', container: {name: main, ready: true, restartCount: 3}",
+            'r' => ", container: {name: main, ready: false, restartCount: 3}",
             'u' => ", unschedulable: 0/3 nodes are available",
             _ => "",
         };
@@ -183,7 +185,7 @@ fn the_user_sets_the_bounds_and_pauses() {
     );
 }
 
-/// The next plan is due when the pod has been ready for long enough.
+/// The next plan is due when the pod has been ready for long enough. An outdated pod serves at once.
 #[test]
 fn a_new_pod_must_be_ready_for_some_time() {
     let check = |bounds: &str, expected: Expect| {
@@ -199,6 +201,17 @@ fn a_new_pod_must_be_ready_for_some_time() {
         r#"{"v":1,"minReadySeconds":6}"#,
         expect![[r"
         requeue: after 1s
+    "]],
+    );
+    let outdated = row(
+        "OOO",
+        &format!("{}, {BEGUN}, minAvailable: 2", turn_with(r#"{"v":1,"maxUnavailable":3,"minReadySeconds":600}"#)),
+    );
+    let outdated = outdated.replace("ready: true", "ready: true, readyAt: '2026-01-01T23:59:55Z'");
+    super::check(
+        &outdated,
+        &expect![[r"
+        pods: delete Pod ~-p0 at version 7
     "]],
     );
     let ended = |min_ready: i32| {
@@ -222,6 +235,7 @@ fn the_condition_says_what_the_update_waits_for() {
         ("NNN", TURN, BEGUN),
         ("OON", &turn_with(r#"{"v":1,"paused":true}"#), BEGUN),
         ("xOO", TURN, BEGUN),
+        ("rOO", TURN, BEGUN),
         ("uOO", TURN, BEGUN),
         ("nOO", &turn_with("[]"), BEGUN),
         ("nOO", &deadline, &before),
@@ -237,8 +251,9 @@ fn the_condition_says_what_the_update_waits_for() {
     expect![[r"
         OOO: True Progressing: the pods are being replaced
         NNN: no condition
-        OON: True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the PodCliqueSet to false to continue it
+        OON: True Paused: the update is paused; set spec.updateStrategy.rollingUpdate.paused of the set to false to continue it
         xOO: True Blocked: Pod llm-0-decode-p0 does not start: container main: CrashLoopBackOff: back-off 10s
+        rOO: True Blocked: Pod llm-0-decode-p0 is not ready: container main ended and was restarted
         uOO: True Blocked: not scheduled: llm-0-decode-p0: the scheduler reports: 0/3 nodes are available
         nOO: True Blocked: annotation grove.io/update-bounds cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
         nOO: True Progressing: the pods are being replaced
@@ -262,23 +277,23 @@ fn another_reason_is_a_significant_change() {
     assert_eq!((change("nnn"), change("xnn")), (StatusChange::Minor, StatusChange::Significant));
 }
 
-/// Another pod is new, another one is ready, or the user has continued the update.
+/// A new pod is created or ready, or the user has continued the update. A pod whose container is restarted again and again is no progress.
 #[test]
 fn progress_moves_the_deadline() {
-    let paused = "conditions: [{type: UpdateInProgress, status: 'True', reason: Paused, message: m, lastTransitionTime: '2026-01-01T00:00:00Z'}], ";
-    let last = |pods: &str, (new, ready): (i32, i32), more: &str| {
-        let counts = format!("readyReplicas: {ready}, updatedReplicas: {new}, {more}");
-        let status = BEGUN.replace("readyReplicas: 0, updatedReplicas: 0, ", &counts);
+    let paused = "conditions: [{type: UpdateInProgress, status: 'True', reason: Paused, message: m, lastTransitionTime: \
+                  '2026-01-01T00:00:00Z'}], ";
+    let last = |pods: &str, more: &str| {
+        let status = BEGUN.replace("updateProgress:", &format!("{more}updateProgress:"));
         let status = status.replace("updateStartedAt:", "lastProgressedAt: '2026-01-01T00:00:00Z', updateStartedAt:");
         let observed = snapshot(&row(pods, &format!("{TURN}, {status}")));
-        let status = super::status(&observed, &ExecutionResult::default(), Timestamp::from_second(100).unwrap());
-        status.update_progress.unwrap().last_progressed_at.unwrap().0.as_second() == 100
+        let status = super::status(&observed, &ExecutionResult::default(), observed.now);
+        status.update_progress.unwrap().last_progressed_at.unwrap().0.to_string()
     };
-    assert!(!last("nOO", (1, 2), ""));
-    assert!(last("nOO", (0, 2), ""));
-    assert!(last("NOO", (1, 2), ""));
-    assert!(!last("oOO", (0, 3), ""), "a pod is no longer ready");
-    assert!(last("nOO", (1, 2), paused));
+    let before = "2026-01-01T00:00:00Z";
+    assert_eq!(last("nOO", ""), before);
+    assert_eq!(last("JOO", ""), "2026-01-01T23:59:55Z");
+    assert_eq!(last("ROO", ""), before);
+    assert_eq!(last("nOO", paused), NOW);
 }
 
 fn progress(row: &str) -> String {

@@ -48,6 +48,14 @@ impl Film {
         self.observed.revision = Some(revision);
     }
 
+    /// The user changes the strategy.
+    fn on_delete(&mut self, is_on_delete: bool) {
+        let strategy = if is_on_delete { "OnDelete" } else { "RollingRecreate" };
+        let _ = writeln!(self.log, "{strategy}");
+        let set = self.observed.set.as_mut().expect("the set");
+        set.spec.update_strategy = Some(serde_saphyr::from_str(&format!("{{type: {strategy}}}")).expect("YAML"));
+    }
+
     /// The user changes the template of a clique, and the group has its turn.
     fn write(&mut self, clique: &str, team: &str) {
         let _ = writeln!(self.log, "{clique} becomes {team}");
@@ -80,13 +88,14 @@ impl Film {
         let mut observed = expanded(&self.observed);
         let before = observed.replica_states();
         let set = observed.set.clone().expect("the set");
-        let mut earlier = observed.earlier_revisions(&before);
         let hash = observed.target_hash().expect("a hash").to_owned();
+        let is_open = crate::update::is_open(&set, &hash);
+        let mut earlier = observed.earlier_revisions(&before, is_open);
         for (replica, gang, revision) in observed.awaiting_restart(&before, &earlier) {
             let _ = writeln!(self.log, "{gang} should restart");
             earlier.insert(replica, revision);
         }
-        observed.assign_revisions((&before, &earlier), crate::update::is_open(&set, &hash), &self.revisions);
+        observed.assign_revisions((&before, &earlier), is_open, &self.revisions);
         let plan = super::super::plan::plan(&observed, Timestamp::UNIX_EPOCH);
         for step in plan.steps() {
             let Step::Patch(patch) = step else { panic!("{step}") };
@@ -236,6 +245,31 @@ fn a_replica_whose_gang_has_restarted_gets_its_turn() {
         p becomes new
         px new!x! px  updating
         px new!x! px  updating
+    "]]);
+}
+
+/// With `OnDelete`, all cliques got the template of `p`, and their pods stayed. The next update replaces them one replica after the other, although
+/// it changes only `f`.
+#[test]
+fn pods_that_the_user_did_not_replace_are_replaced_within_the_bounds() {
+    let mut film = Film::new();
+    film.on_delete(true);
+    film.write("p", "new");
+    film.reconcile();
+    film.on_delete(false);
+    film.write("f", "new");
+    film.reconcile();
+    film.reconcile();
+    film.reconcile();
+    film.check(&expect![[r"
+        OnDelete
+        p becomes new
+        newx newx newx  ended
+        RollingRecreate
+        f becomes new
+        newx newx newx  updating
+        new!x! newx newx  updating
+        new!x! newx newx  updating
     "]]);
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
 use futures::{FutureExt, StreamExt};
-use grove_api_types::labels::{POD_GROUP, POD_GROUP_SPEC};
+use grove_api_types::labels::{GENERATION_HASH, POD_GROUP, POD_GROUP_SPEC};
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::Cache;
@@ -234,7 +234,7 @@ async fn the_set_is_decided_again_if_a_clique_changed_in_the_meantime() {
     let mut earlier = current.clone();
     earlier["status"] = json!({ "scheduledReplicas": 1 });
     let manager = manager_with([("podcliquesets", set), ("podcliques", current.clone())]);
-    let caches = PcsCaches::start(&manager);
+    let caches = PcsCaches::start(&manager).expect("the caches");
     let ctx = Context::new(&manager, caches.clone());
     assert!(manager.wait_for_cache_sync().await);
     let mut requests = caches.incarnations.requested_decisions().expect("the first call");
@@ -283,7 +283,7 @@ async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
         clique["metadata"]["labels"] = json!({ "grove.io/podgang": "m-0" });
         clique["metadata"]["annotations"] = json!({ POD_GROUP: "m-0-1000" });
         let manager = manager_with([("podcliquesets", set), ("podcliques", clique)]);
-        let caches = PcsCaches::start(&manager);
+        let caches = PcsCaches::start(&manager).expect("the caches");
         let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         let mut observed = observe(&ctx, &yaml(NATIVE));
@@ -317,4 +317,40 @@ fn the_cliques_of_a_deleted_gang_keep_their_pod_group_also_if_native_gangs_no_lo
     let observed = observe_at(4000, &incarnations, &observed);
     assert_eq!(observed.pod_groups.of_cliques("m-0"), Some("m-0-1000"));
     assert_eq!(observed.pod_groups.of_gang("m-0").map(|group| group.name.as_str()), Some("m-0-1000"));
+}
+
+/// The gang of a later replica of a scaling group names the revision of its pods. It gets the current one together with the next `PodGroup`, when its
+/// group requests it for this revision, and the set is being updated.
+#[test]
+fn a_scaled_gang_names_its_earlier_revision_until_its_turn() {
+    let group = "    podCliqueScalingGroups: [{name: g, cliqueNames: [b], replicas: 2, minAvailable: 1}]\n";
+    let incarnations = Incarnations::of_served_api();
+    let mut observed = executed(observe_at(1000, &incarnations, &new(&format!("{NATIVE}{group}"))));
+    change::<PodGang>(&mut observed, "m-0-g-0", |gang| {
+        gang.labels_mut().insert(GENERATION_HASH.to_owned(), "1old".to_owned());
+    });
+    let clique = json!({
+        "metadata": { "name": "m-0-g-1-b", "namespace": "prod", "annotations": { POD_GROUP: "m-0-g-0-1000" } },
+        "spec": { "replicas": 1, "podSpec": {} },
+    });
+    let cliques = Cache::from_objects([serde_json::from_value::<PodClique>(clique).expect("a clique")]);
+    let decide = |given: &[i32], waiting: &[i32]| {
+        let mut snapshot = expanded(&observed);
+        snapshot.turns.given = given.iter().copied().collect();
+        snapshot.turns.waiting = waiting.iter().copied().collect();
+        let now = Timestamp::from_millisecond(5000).expect("a time");
+        let decided = pod_groups(&incarnations, &cliques, |_| true, &snapshot.gangs(), now);
+        let pod_group = decided.of_gang("m-0-g-0").map(|group| group.name.clone()).unwrap_or_default();
+        (decided.earlier_revision("m-0-g-0").map(str::to_owned), pod_group)
+    };
+    let kept = (Some("1old".to_owned()), "m-0-g-0-1000".to_owned());
+    assert_eq!(decide(&[0], &[]), kept, "the set is updated, and the replica of the group later");
+    assert_eq!(decide(&[], &[0]), kept, "the replica of the set is updated later");
+    assert_eq!(decide(&[], &[]).0, None, "no update is in progress");
+    incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), "1other");
+    assert_eq!(decide(&[0], &[]), kept, "the request was for another revision");
+    let hash = expanded(&observed).hash().to_owned();
+    incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), &hash);
+    assert_eq!(decide(&[], &[0]), kept, "another update has begun");
+    assert_eq!(decide(&[0], &[]), (None, "m-0-g-0-5000".to_owned()));
 }

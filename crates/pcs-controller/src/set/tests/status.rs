@@ -1,8 +1,11 @@
 //! The status of a set.
 
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueStatus};
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueStatus, PodCliqueUpdateProgress};
 use grove_controller::executor::ExecutionResult;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
 use super::{SET, change, executed, new, plan, status_of};
 use crate::set::observed::Observed;
@@ -99,6 +102,31 @@ fn the_observed_generation_advances_after_the_pods_are_new() {
         Some(4),
         "it is created from the current template, or cannot be created"
     );
+}
+
+/// After a change from `OnDelete`, the pods stay old, and there is nothing left to do for the generation.
+#[test]
+fn the_observed_generation_does_not_wait_for_pods_that_the_user_replaces() {
+    let mut observed = with_pods(executed(new(SET)), 1, 1);
+    observed.set.metadata.generation = Some(4);
+    observed.set.status.get_or_insert_default().observed_generation = Some(3);
+    let generation = observed.revision.hashes().generation_hash.clone();
+    for has_ended in [false, true] {
+        change::<PodClique>(&mut observed, "llm-0-prefill", |clique| {
+            let hash = clique.labels()[labels::TEMPLATE_HASH].clone();
+            let status = clique.status.as_mut().expect("a status");
+            status.current_pod_template_hash = Some("1old".to_owned());
+            status.update_progress = Some(PodCliqueUpdateProgress {
+                update_ended_at: has_ended.then(|| Time(at(0))),
+                pod_clique_set_generation_hash: generation.clone(),
+                pod_template_hash: hash,
+                ..PodCliqueUpdateProgress::default()
+            });
+        });
+        let status = status_of(&observed, &ExecutionResult::default(), at(1));
+        assert_eq!(status.observed_generation, Some(if has_ended { 4 } else { 3 }));
+        assert_eq!(status.updated_replicas, 1, "the pods of the other replica are new");
+    }
 }
 
 #[test]
