@@ -147,7 +147,7 @@ impl Aliases {
 
     fn normalize_fields(&self, fields: &Map<String, Value>, generation: &Value) -> Map<String, Value> {
         let normalized = |(field, value): (&String, &Value)| match field.as_str() {
-            "lastTransitionTime" | "lastScheduled" | "updateStartedAt" | "updateEndedAt" => None,
+            "lastTransitionTime" | "lastScheduled" | "updateStartedAt" | "updateEndedAt" | "lastProgressedAt" => None,
             "observedGeneration" if value == generation => Some((field.clone(), json!("current"))),
             // The value is JSON with a UID.
             RESOURCE_CLAIMS => {

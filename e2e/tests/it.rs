@@ -14,6 +14,7 @@ mod it {
     mod deletion;
     mod deletion_policies;
     mod deployment;
+    mod dynamo_client;
     mod expansion;
     mod foreign_owners;
     mod groups;
@@ -74,6 +75,7 @@ mod it {
         mod topology_outage;
         mod unauthenticated_clients;
         mod unreadable_objects;
+        mod update_kills;
         mod webhook_kills;
     }
 }

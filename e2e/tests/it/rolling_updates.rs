@@ -8,7 +8,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -274,6 +274,7 @@ async fn with_on_delete_the_user_replaces_the_pods() {
         let old =
             |state: &NamespaceState| pods_of(state, "-prefill").iter().filter(|pod| image(pod) == FIRST_IMAGE).count();
         assert_eq!(old(&ended), 3, "the pods of the other replica stay");
+        a_change_of_the_strategy_replaces_no_pod(ns, &ended).await;
         change_image(ns, &[2], NEW_IMAGE).await;
         let of_decode = |state: &NamespaceState| {
             let hashes =
@@ -292,6 +293,20 @@ async fn with_on_delete_the_user_replaces_the_pods() {
         ns.wait_for("the new pods have the new template", are_new).await;
     })
     .await;
+}
+
+/// There is nothing left to do for a generation with another strategy, although old pods run.
+async fn a_change_of_the_strategy_replaces_no_pod(ns: &Namespace, before: &NamespaceState) {
+    for strategy in ["RollingRecreate", "OnDelete"] {
+        let patch = json!({ "spec": { "updateStrategy": { "type": strategy } } });
+        ns.patch::<PodCliqueSet>("llm", patch).await;
+        let generation = ns.api::<PodCliqueSet>().get("llm").await.expect("the set").metadata.generation;
+        let is_observed = |state: &NamespaceState| {
+            state.sets["llm"].status.as_ref().is_some_and(|status| status.observed_generation == generation)
+        };
+        let state = ns.wait_for(&format!("the generation with {strategy} is observed"), is_observed).await;
+        assert_eq!(uids(&pods_of(before, "")), uids(&pods_of(&state, "")), "{strategy} replaces no pod");
+    }
 }
 
 /// The user writes the template of an earlier revision into the set. A clique that is deleted before its turn has its former template.
@@ -449,6 +464,25 @@ async fn a_blocked_update_names_its_cause() {
         change(ns, &[1], &[("spec/podSpec/nodeSelector", nowhere)]).await;
         let cause = "PodCliqueScalingGroup llm-0-g: PodClique llm-0-g-0-p: not scheduled: llm-0-g-0-p-";
         ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", cause).await;
+    })
+    .await;
+}
+
+/// The quota has no space for the successor of a replaced pod. The set reports it, and goes on when the quota is raised.
+#[tokio::test]
+async fn an_exhausted_quota_blocks_an_update() {
+    in_namespace("e2e-ru-quota", async |ns| {
+        available(ns, &fixtures::three_cliques("llm", 1)).await;
+        let quota = |pods: usize| json!({ "spec": { "hard": { "pods": pods.to_string() } } });
+        let mut object = quota(4);
+        object["metadata"] = json!({ "name": "pods" });
+        ns.create_yaml::<ResourceQuota>(&object.to_string()).await;
+        change_image(ns, &[2], NEW_IMAGE).await;
+        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", "exceeded quota").await;
+        let state = ns.wait_for("one pod is missing", |state| pods_of(state, "-decode").len() == 1).await;
+        assert_eq!(image(pods_of(&state, "-decode")[0]), FIRST_IMAGE, "the other pod stays");
+        ns.patch::<ResourceQuota>("pods", quota(20)).await;
+        wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
     })
     .await;
 }

@@ -300,6 +300,9 @@ pub(crate) struct Kills {
     /// Kill pcs-controller and pclq-controller while sets with a start-up order are created, scaled and deleted
     #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains", "resource_claims"])]
     pub(crate) startup: bool,
+    /// Kill pcs-controller and pclq-controller while 50 sets are updated
+    #[arg(long, conflicts_with_all = ["webhooks", "native_gangs", "compute_domains", "resource_claims", "startup"])]
+    pub(crate) updates: bool,
     #[command(flatten)]
     pub(crate) folder: SoakFolder,
 }

@@ -34,6 +34,7 @@ pub(crate) async fn kills(source: &Source, args: Kills) -> Result<()> {
         Kills { compute_domains: true, .. } => "many_kills_of_both_controllers_leave_no_domain",
         Kills { resource_claims: true, .. } => "many_kills_of_both_controllers_leave_no_claim",
         Kills { startup: true, .. } => "many_kills_of_both_controllers_leave_no_identity",
+        Kills { updates: true, .. } => "many_kills_of_both_controllers_do_not_disturb_updates",
         Kills { .. } => "many_kills_after_a_write",
     };
     run(source, args.folder, (series, variables)).await

@@ -1,6 +1,6 @@
 //! Pods with claims of three kinds: that of a domain, one of the user, and one that Grove shares.
 
-use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 
 use super::*;
 
@@ -66,5 +66,28 @@ pub(super) async fn three_kinds_of_claims_coexist(cluster: &TestCluster) {
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     assert_eq!(node(gpu), node(cpu), "the pods share a device of one node");
     fixture.wait_for_domains(&["llm-0"]).await;
+    an_update_keeps_domains_and_shared_claims(&fixture, &state).await;
     fixture.delete_last_set("llm").await;
+}
+
+/// The pods are new. The domain and the claim that they share stay, and each pod with a claim of its own has a new one.
+async fn an_update_keeps_domains_and_shared_claims(fixture: &Fixture, before: &NamespaceState) {
+    let domains = uids(fixture).await;
+    let claims = fixture.ns.api::<ResourceClaim>();
+    let shared = async || claims.get("llm-all-gpus").await.expect("the claim").uid();
+    let claim = shared().await;
+    let labels = |clique: usize| json!({ "op": "add", "path": format!("/spec/template/cliques/{clique}/labels"), "value": { "version": "new" } });
+    let patch = Patch::Json::<()>(serde_json::from_value(json!([labels(0), labels(1)])).expect("a patch"));
+    let patched = fixture.ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
+    patched.expect("the template is patched");
+    let has_ended = |state: &NamespaceState| {
+        let progress = state.sets["llm"].status.as_ref().and_then(|status| status.update_progress.as_ref());
+        progress.is_some_and(|progress| progress.update_ended_at.is_some()) && state.pods_of("llm").count() == 2
+    };
+    let after = fixture.ns.wait_for("the update has ended", has_ended).await;
+    for pod in after.pods_of("llm") {
+        assert_eq!(pod.labels()["version"], "new", "{}", pod.name_any());
+        assert!(before.pods.values().all(|old| old.uid() != pod.uid()));
+    }
+    assert_eq!((uids(fixture).await, shared().await), (domains, claim), "the domain and the shared claim stay");
 }

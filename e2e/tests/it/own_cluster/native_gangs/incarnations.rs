@@ -120,7 +120,8 @@ async fn bound_after_the_old_pods(case: &Case, first: &str, old: &[Pod]) {
     assert_eq!(case.pod_group("llm-0-g-0").await.name_any(), second, "one incarnation for the update");
 }
 
-async fn change_labels(case: &Case) {
+/// Changes the template of the first clique.
+pub(super) async fn change_labels(case: &Case) {
     let labels = json!([{ "op": "add", "path": "/spec/template/cliques/0/labels", "value": { "team": "new" } }]);
     let patch = Patch::Json::<()>(serde_json::from_value(labels).expect("a patch"));
     let patched = case.ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await;
@@ -135,13 +136,18 @@ async fn wait_until_terminating(case: &Case, pods: &[Pod]) {
     case.ns.wait_for("the old pods of the scaled gang are terminating", are_terminating).await;
 }
 
-async fn assert_updated(case: &Case) {
+/// Waits until the update has ended.
+pub(super) async fn wait_until_updated(case: &Case) -> NamespaceState {
     let has_ended = |state: &NamespaceState| {
         let status = state.sets.get("llm").and_then(|set| set.status.as_ref());
         let progress = status.and_then(|status| status.update_progress.as_ref());
         progress.is_some_and(|progress| progress.update_ended_at.is_some())
     };
-    let state = case.ns.wait_for("the update has ended", has_ended).await;
+    case.ns.wait_for("the update has ended", has_ended).await
+}
+
+async fn assert_updated(case: &Case) {
+    let state = wait_until_updated(case).await;
     let new = |pod: &Pod| pod.labels().get("team").map(String::as_str) == Some("new");
     assert!(state.active_pods().all(new), "all pods are new");
 }

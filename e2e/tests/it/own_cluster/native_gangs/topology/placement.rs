@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::super::case::Case;
+use super::super::incarnations::{change_labels, wait_until_updated};
 use super::{
     MISSING_KEY, Nodes, by_label, clique, constrained_set, constraint, create_set, delete_set, key, packed,
     pod_group_key, with_group,
@@ -17,19 +18,33 @@ use super::{
 const REPLICA: &str = "grove.io/podcliquescalinggroup-replica-index";
 const CLIQUE: &str = "grove.io/podclique";
 
-/// Each replica needs all nodes of a rack.
+/// Each replica needs all nodes of a rack, also after an update of one of its cliques.
 pub(super) async fn each_replica_has_a_rack(cluster: &TestCluster) {
     let case = Case::create(cluster, "racks").await;
     let set = constrained_set(None, &[clique("leader", (1, 1), 8), clique("worker", (3, 3), 8)]);
     create_set(&case, &with_group(set, &["leader", "worker"], (2, 2))).await;
     let pods = case.wait_until_bound("llm-0", 8).await;
     let nodes = Nodes::list(&case.ns.client).await;
-    let replicas = by_label(&pods, REPLICA);
+    assert_one_rack_each(&nodes, &pods);
+    case.wait_for_condition("llm-0", "True", "DefaultScheduler", "llm-0-g-0 by topology.grove.io/rack").await;
+    change_labels(&case).await;
+    wait_until_updated(&case).await;
+    let new = case.wait_until_bound("llm-0", 8).await;
+    let (before, after) = (uids(&pods), uids(&new));
+    assert!(before.is_disjoint(&after), "each replica is replaced as a whole");
+    assert_one_rack_each(&nodes, &new);
+    delete_set(&case).await;
+}
+
+fn uids(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().filter_map(ResourceExt::uid).collect()
+}
+
+fn assert_one_rack_each(nodes: &Nodes, pods: &[Pod]) {
+    let replicas = by_label(pods, REPLICA);
     let racks: BTreeSet<_> = replicas.values().map(|pods| nodes.domains(pods.iter().copied(), "rack")).collect();
     assert_eq!(racks.len(), 2, "{racks:?}");
     assert!(racks.iter().all(|racks| racks.len() == 1), "{racks:?}");
-    case.wait_for_condition("llm-0", "True", "DefaultScheduler", "llm-0-g-0 by topology.grove.io/rack").await;
-    delete_set(&case).await;
 }
 
 /// Each clique fills one host.

@@ -1,0 +1,124 @@
+//! Kills of both controllers while sets are updated: at each watch event as many units are available as promised, and the end state is that of an
+//! undisturbed update.
+
+use std::collections::BTreeSet;
+
+use e2e::watch_history::{Change, WatchHistory};
+use e2e::{Namespace, NamespaceState, TestCluster, namespace_state::is_ready, normalized};
+use futures::future::join_all;
+use grove_api_types::labels;
+use grove_api_types::v1alpha1::PodCliqueSet;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use super::kill_series::{Kills, kill_series};
+use super::kills::{QUIET, differences, is_complete, kills_and_seed, set};
+use crate::it::rolling_updates::{assert_one_unit_at_a_time, label};
+
+const SERVICES: [&str; 2] = ["pcs-controller", "pclq-controller"];
+/// The numbers of sets of a short and of a long series.
+const FEW_SETS: usize = 4;
+const MANY_SETS: usize = 50;
+/// The pods of each set.
+const PODS: usize = 6;
+
+/// Writes this value into a label of all cliques of a set.
+async fn update(ns: &Namespace, name: &str, version: &str) {
+    let manifest: serde_json::Value = serde_saphyr::from_str(&set(name)).expect("YAML");
+    let mut cliques = manifest["spec"]["template"]["cliques"].clone();
+    for clique in cliques.as_array_mut().expect("a list") {
+        clique["labels"] = json!({ "version": version });
+    }
+    ns.patch::<PodCliqueSet>(name, json!({ "spec": { "template": { "cliques": cliques } } })).await;
+}
+
+fn has_version(pod: &Pod, version: &str) -> bool {
+    label(pod, "version") == version
+}
+
+/// Whether the last update of all sets has ended, and all pods have this version and are ready.
+fn has_ended(state: &NamespaceState, version: &str) -> bool {
+    let has_ended = |set: &PodCliqueSet| {
+        let Some(status) = &set.status else { return false };
+        let progress = status.update_progress.as_ref();
+        status.observed_generation == set.metadata.generation
+            && progress.is_some_and(|progress| progress.update_ended_at.is_some())
+    };
+    state.sets.values().all(has_ended)
+        && is_complete(state)
+        && state.active_pods().all(|pod| has_version(pod, version) && is_ready(pod))
+}
+
+/// Updates all sets, and in the middle of this update to another template. Then deletes them. The first run is the reference of the others.
+async fn run(cluster: &TestCluster, name: &str, sets: usize, reference: &OnceCell<BTreeSet<String>>) {
+    let ns = &Namespace::create(&cluster.client().await, name).await;
+    let names: Vec<_> = (0..sets).map(|number| format!("s{number}")).collect();
+    join_all(names.iter().map(|name| async move { drop(ns.create_yaml::<PodCliqueSet>(&set(name)).await) })).await;
+    let is_created = |state: &NamespaceState| state.sets.len() == sets && is_complete(state);
+    ns.wait_for("all pods are ready", is_created).await;
+    let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+    update_all(ns, &names).await;
+    let changes = history.changes().await;
+    for name in &names {
+        assert_available(&changes, name);
+    }
+    compare(ns, reference).await;
+    for name in &names {
+        ns.delete_object::<PodCliqueSet>(name).await;
+    }
+    ns.wait_for("no objects exist", NamespaceState::is_empty).await;
+    ns.delete().await;
+}
+
+async fn update_all(ns: &Namespace, names: &[String]) {
+    join_all(names.iter().map(|name| update(ns, name, "second"))).await;
+    let is_half_done = |state: &NamespaceState| {
+        state.active_pods().filter(|pod| has_version(pod, "second")).count() * 2 > names.len() * PODS
+    };
+    ns.wait_for("half of the pods are new", is_half_done).await;
+    join_all(names.iter().map(|name| update(ns, name, "third"))).await;
+    ns.wait_for("the last update has ended", |state| has_ended(state, "third")).await;
+}
+
+/// Asserts that at most one pod of the standalone clique, and one replica of the scaling group, is down at a time.
+fn assert_available(changes: &[Change<Pod>], name: &str) {
+    let (clique, group) = (format!("{name}-0-f"), format!("{name}-0-g"));
+    let is_of_clique = |pod: &Pod| label(pod, labels::POD_CLIQUE) == clique;
+    assert_one_unit_at_a_time(changes, is_of_clique, (|pod: &Pod| label(pod, labels::POD_INDEX).to_owned(), 1));
+    let is_of_group = |pod: &Pod| label(pod, labels::SCALING_GROUP) == group;
+    let replica = |pod: &Pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned();
+    assert_one_unit_at_a_time(changes, is_of_group, (replica, 2));
+}
+
+/// Compares the end state with that of the first run.
+async fn compare(ns: &Namespace, reference: &OnceCell<BTreeSet<String>>) {
+    let of_first_run = async || normalized::lines(&ns.wait_until_quiet(QUIET).await);
+    let expected = reference.get_or_init(of_first_run).await;
+    if let Err(state) = ns.try_wait_for(|state| normalized::has_lines(state, expected)).await {
+        panic!("the end state differs from the undisturbed run\n{}", differences(expected, &state));
+    }
+}
+
+async fn series(sets: usize, kills: Kills) {
+    let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
+    let cluster = TestCluster::with_own_services("update-kills", &["--config", &config]).await;
+    let reference = OnceCell::new();
+    kill_series(cluster, SERVICES, "e2e-update-kills", kills, async |cluster, name| {
+        run(cluster, name, sets, &reference).await;
+    })
+    .await;
+}
+
+/// Takes long: the sets are updated twice, without kills and with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_after_each_kind_of_write_does_not_disturb_an_update() {
+    series(FEW_SETS, Kills::EachKind { seed: 40 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes long; run by `cargo xtask soak kills --updates`"]
+async fn many_kills_of_both_controllers_do_not_disturb_updates() {
+    let (count, seed) = kills_and_seed();
+    series(MANY_SETS, Kills::Random { count, seed }).await;
+}
