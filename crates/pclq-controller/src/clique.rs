@@ -29,7 +29,9 @@ use grove_runtime::caches::Cache;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use self::observed::Observed;
+pub(crate) use self::observed::Observed;
+#[cfg(feature = "rehearsal")]
+pub(crate) use self::plan::pods as plan_pods;
 use self::triggers::{clique_of_unreadable_pod, cliques_of_pod};
 use crate::claims::{self, CLAIM_KINDS, CliqueOwner};
 use crate::clique_memory::CliqueMemory;

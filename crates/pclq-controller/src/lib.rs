@@ -18,6 +18,8 @@ mod observed;
 mod pod;
 mod pod_references;
 pub mod rbac;
+#[cfg(feature = "rehearsal")]
+pub mod rehearsal;
 mod replacement_backoff;
 mod stage;
 mod startup;

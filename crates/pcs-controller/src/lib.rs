@@ -17,6 +17,8 @@ mod gang;
 mod informers;
 mod native_gangs;
 pub mod rbac;
+#[cfg(feature = "rehearsal")]
+pub mod rehearsal;
 mod scaling_group;
 mod set;
 mod startup;

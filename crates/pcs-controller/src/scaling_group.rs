@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use grove_api_types::configuration::OperatorConfiguration;
 use grove_api_types::expansion::Revision;
-use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupStatus};
+use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
 use grove_controller::children::ChildKinds;
 use grove_controller::controller::ControllerBuilder;
 use grove_controller::create_backoff::BackedOffCreates;
@@ -38,7 +38,7 @@ use crate::update;
 
 mod desired;
 mod observe;
-mod observed;
+pub(crate) mod observed;
 mod plan;
 mod recorded_scale;
 mod status;
@@ -124,7 +124,9 @@ impl Reconciler for GroupReconciler {
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
-        let mut observed = Box::pin(assign_revisions(ctx, observed)).await?;
+        let read = async |observed: &Observed, hashes: BTreeSet<&str>| read_revisions(ctx, observed, hashes).await;
+        let request = |set: &_, gang, hash: &_| ctx.caches.incarnations.request_restart(set, gang, hash);
+        let mut observed = Box::pin(assign_revisions(observed, read, request)).await?;
         observed.identity_conflict = Box::pin(identity_conflict(ctx, &observed)).await?;
         if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {
             ctx.caches.incarnations.request_decision(set);
@@ -148,14 +150,19 @@ impl Reconciler for GroupReconciler {
     }
 }
 
-/// Builds the group from the revision that the set has chosen, and lets each replica keep its revision until its turn.
-async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed, ReconcileError> {
+/// Builds the group from the revision that the set has chosen, and lets each replica keep its revision until its turn. `read` reads revisions by
+/// their hashes, and `request_restart` asks the set for the next incarnation of a gang, for the revision with a hash.
+pub(crate) async fn assign_revisions(
+    observed: Observed,
+    read: impl AsyncFn(&Observed, BTreeSet<&str>) -> Result<BTreeMap<String, Arc<Revision>>, ReconcileError>,
+    request_restart: impl Fn(&PodCliqueSet, String, &str),
+) -> Result<Observed, ReconcileError> {
     let target = observed.target_hash().map(str::to_owned);
     let is_expanded = observed.set.is_some() && !observed.is_terminating();
     let Some(target) = target.filter(|_| is_expanded) else { return Ok(observed) };
     let is_current = observed.revision.as_ref().is_some_and(|current| current.hashes().generation_hash == target);
     let chosen = if is_current { BTreeSet::new() } else { BTreeSet::from([target.as_str()]) };
-    let mut revisions = read_revisions(ctx, &observed, chosen).await?;
+    let mut revisions = read(&observed, chosen).await?;
     let mut observed = match revisions.get(&target) {
         Some(revision) => observed.built_from(revision),
         None if is_current => observed,
@@ -166,12 +173,12 @@ async fn assign_revisions(ctx: &Context, observed: Observed) -> Result<Observed,
     let mut earlier = observed.earlier_revisions(&states, is_open);
     for (replica, gang, hash) in observed.awaiting_restart(&states, &earlier) {
         if let Some(set) = observed.set.as_ref().filter(|_| is_open) {
-            ctx.caches.incarnations.request_restart(set, gang, &target);
+            request_restart(set, gang, &target);
             earlier.insert(replica, hash);
         }
     }
     let unread = earlier.values().map(String::as_str).filter(|hash| *hash != target).collect();
-    revisions.extend(read_revisions(ctx, &observed, unread).await?);
+    revisions.extend(read(&observed, unread).await?);
     observed.assign_revisions((&states, &earlier), is_open, &revisions);
     Ok(observed)
 }

@@ -34,7 +34,7 @@ use crate::{startup, topology, update};
 
 mod desired;
 mod observe;
-mod observed;
+pub(crate) mod observed;
 mod plan;
 mod status;
 

@@ -92,6 +92,8 @@ pub(crate) enum Soak {
     Kills(Kills),
     /// Send random objects to the admission rules and to each webhook, and check invariants
     Fuzz(Fuzz),
+    /// Let users and controllers act in random order in a model of a cluster, and check the promises of updates after each step
+    Rehearsal(Rehearsal),
     /// Rotate certificates every two seconds and restart webhook servers, while sets are created
     Rotation(Rotation),
     /// Create and delete sets of 420 pods, and compare the heap of each service with its heap after ten rounds
@@ -210,6 +212,17 @@ pub(crate) struct Fuzz {
     /// Fuzz only these: `rules`, or a webhook by the last segment of its path [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) of: Vec<String>,
+}
+
+/// Flags of `soak rehearsal`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Rehearsal {
+    /// Number of steps
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) steps: u64,
+    /// Seed of the order of the steps
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// Flags of `soak rotation`.

@@ -39,6 +39,7 @@ async fn main() -> ExitCode {
         Verb::Test(args) => test::run(&source, &args).await,
         Verb::Soak(Soak::Kills(args)) => soak::kills(&source, args).await,
         Verb::Soak(Soak::Fuzz(args)) => soak::fuzz(&args).await,
+        Verb::Soak(Soak::Rehearsal(args)) => soak::rehearsal(&args).await,
         Verb::Soak(Soak::Rotation(args)) => soak::rotation(&source, args).await,
         Verb::Soak(Soak::Churn(args)) => soak::churn(&source, args).await,
         Verb::Soak(Soak::Hostile(args)) => soak::hostile(&source, args).await,

@@ -3,7 +3,8 @@
 pub(crate) mod formation;
 
 use crate::args::{
-    Churn, ForeignObjects, Fuzz, Hostile, Kills, Races, Rotation, SoakFolder, Source, SteadyState, Topologies, Writers,
+    Churn, ForeignObjects, Fuzz, Hostile, Kills, Races, Rehearsal, Rotation, SoakFolder, Source, SteadyState,
+    Topologies, Writers,
 };
 use crate::bench::{self, machine, report};
 use crate::interrupt::interrupted;
@@ -20,6 +21,8 @@ const DIR: &str = "target/grove-soak";
 /// packages, so Cargo compiles nothing twice.
 const FUZZED: [&str; 8] =
     ["--profile", "soak", "--package", "grove-api-types", "--package", "webhook-server", "--lib", "--test=it"];
+/// The package of `soak rehearsal`.
+const REHEARSED: [&str; 5] = ["--profile", "soak", "--package", "grove-rehearsal", "--test=it"];
 /// The name of the admission rules in `--of`, next to the names of the webhooks.
 const RULES: &str = "rules";
 /// The admission rules get this many times as many inputs as a webhook.
@@ -142,6 +145,21 @@ async fn run(source: &Source, folder: SoakFolder, (name, variables): IgnoredTest
         bail!("the series failed; see the output above, and the logs in the folder of the dev cluster");
     }
     ended.and(clusters.check_for_panics())
+}
+
+/// Explores the updates of sets from very many states. Each `test` explores fewer with the same code.
+pub(crate) async fn rehearsal(args: &Rehearsal) -> Result<()> {
+    let mut tests = test::cargo_test(&REHEARSED, Some("very_many_states"));
+    tests.args(["--ignored", "--nocapture"]);
+    tests.env("GROVE_REHEARSAL_STEPS", args.steps.to_string()).env("GROVE_REHEARSAL_SEED", args.seed.to_string());
+    let passed = tokio::select! {
+        passed = process_group::run(tests) => passed?,
+        reason = interrupted() => return Err(reason),
+    };
+    if !passed {
+        bail!("an update breaks a promise; the output above has the promise, the seed and the last steps");
+    }
+    Ok(())
 }
 
 /// Runs long series of random inputs. Each `test` runs short series with the same code.

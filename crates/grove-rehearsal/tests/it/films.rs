@@ -1,0 +1,105 @@
+//! Each rule of an update as a film. The files are in `docs/rehearsals/`.
+
+use expect_test::expect_file;
+use grove_rehearsal::film::Film;
+use grove_rehearsal::model::Model;
+
+fn set(replicas: i32) -> String {
+    let clique = |name: &str, replicas: i32| {
+        format!(
+            "    - {{name: {name}, labels: {{version: a, broken: 'false'}}, spec: {{roleName: {name}, replicas: {replicas}, minAvailable: 1, podSpec: \
+             {{containers: [{{name: c}}]}}}}}}\n"
+        )
+    };
+    format!(
+        "
+metadata: {{name: s}}
+spec:
+  replicas: {replicas}
+  template:
+    cliques:
+{}{}{}    podCliqueScalingGroups:
+    - {{name: g, cliqueNames: [p, d], replicas: 2, minAvailable: 1}}
+",
+        clique("f", 2),
+        clique("p", 1),
+        clique("d", 1)
+    )
+}
+
+fn film(title: &str, replicas: i32) -> Film {
+    Film::new(title, &set(replicas)).expect("a film")
+}
+
+fn control(model: &mut Model, strategy: &str) {
+    model.write(|set| set.spec.update_strategy = Some(serde_saphyr::from_str(strategy).expect("a strategy")));
+}
+
+#[test]
+fn one_replica_after_the_other() {
+    let mut film = film("One replica of the set after the other", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/replicas.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_broken_template_and_its_correction() {
+    let mut film = film("A broken template, and its correction", 2);
+    film.user("version B, which never becomes ready", |model| model.update("b", true));
+    film.settle().unwrap();
+    film.user("version C", |model| model.update("c", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/correction.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_change_back_in_the_middle() {
+    let mut film = film("A change back in the middle of an update", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.rounds(4);
+    film.user("version A", |model| model.update("a", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/change-back.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_canary() {
+    let mut film = film("A canary: partition, then all replicas", 3);
+    film.user("partition 2", |model| control(model, "{type: RollingRecreate, rollingUpdate: {partition: 2}}"));
+    film.user("version B", |model| model.update("b", false));
+    film.settle().unwrap();
+    film.user("partition 0", |model| control(model, "{type: RollingRecreate, rollingUpdate: {partition: 0}}"));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/canary.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_pause() {
+    let mut film = film("A pause", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.rounds(4);
+    film.user("paused", |model| control(model, "{type: RollingRecreate, rollingUpdate: {paused: true}}"));
+    film.settle().unwrap();
+    film.user("continued", |model| control(model, "{type: RollingRecreate}"));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/pause.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn on_delete() {
+    let mut film = film("OnDelete: the user replaces the pods", 1);
+    film.user("OnDelete", |model| control(model, "{type: OnDelete}"));
+    film.user("version B", |model| model.update("b", false));
+    film.settle().unwrap();
+    film.user("deletes a pod", |model| {
+        let name = model.pods().next().and_then(|pod| pod.metadata.name.clone()).expect("a pod");
+        model.delete_pod(&name);
+    });
+    film.settle().unwrap();
+    film.user("RollingRecreate", |model| control(model, "{type: RollingRecreate}"));
+    film.settle().unwrap();
+    film.user("version C", |model| model.update("c", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/on-delete.md"].assert_eq(film.markdown());
+}
