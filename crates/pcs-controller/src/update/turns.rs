@@ -43,7 +43,9 @@ pub(crate) fn earlier_revisions(
         let ReplicaState { index, earlier, availability } = state;
         Unit { index: *index, is_outdated: earlier.is_some(), availability: *availability }
     };
-    let units: Vec<_> = states.iter().filter(|state| state.index >= partition).map(unit).collect();
+    // A replica below the partition that is being updated counts until it is available.
+    let counts = |state: &&ReplicaState| state.index >= partition || state.earlier.is_none();
+    let units: Vec<_> = states.iter().filter(counts).map(unit).collect();
     let turns: BTreeSet<_> = if may_begin { next_units(&units, bounds).into_iter().collect() } else { BTreeSet::new() };
     let waiting = states.iter().filter(|state| !turns.contains(&state.index));
     waiting.filter_map(|state| Some((state.index, state.earlier.clone()?))).collect()

@@ -363,6 +363,29 @@ fn replicas_below_the_partition_keep_their_template() {
     "]]);
 }
 
+/// The replica that is being updated falls below the partition, and counts until it is available.
+#[test]
+fn a_partition_in_the_middle_of_an_update_keeps_the_bounds() {
+    let mut film = Film::new();
+    film.write("B");
+    film.begin();
+    film.pods(false);
+    film.control("{partition: 1}");
+    film.reconcile();
+    film.reconcile();
+    film.pods(true);
+    film.reconcile();
+    film.check(&expect![[r"
+        template B
+        AA AA AA  updating []
+        B!B! AA AA  updating [0]
+        {partition: 1}
+        B!~B!~ AA AA  updating [0]
+        B!~B!~ AA AA  updating [0]
+        B!B! B!B! AA  updating [1]
+    "]]);
+}
+
 /// All objects of the first replica are created again, and there is a new one below the partition.
 #[test]
 fn a_new_replica_below_the_partition_has_the_template_of_the_others() {
