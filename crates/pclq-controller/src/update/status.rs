@@ -56,17 +56,19 @@ pub(crate) fn progress(
             let ended = before.or_else(|| ends(false));
             Some(PodCliqueUpdateProgress { update_ended_at: ended, last_progressed_at: last, ..old })
         }
-        other => Some(PodCliqueUpdateProgress {
-            update_started_at: Some(Time(now)),
-            last_progressed_at: Some(Time(now)),
+        other => {
             // Only another clique of the set has changed.
-            update_ended_at: ends(
-                other.is_some_and(|old| old.pod_template_hash == target.pods) && counts.outdated == 0,
-            ),
-            pod_clique_set_generation_hash: target.generation.to_owned(),
-            pod_template_hash: target.pods.to_owned(),
-            ready_pods_selected_to_update: None,
-        }),
+            let is_unchanged = other.is_some_and(|old| old.pod_template_hash == target.pods) && counts.outdated == 0;
+            let ended = ends(is_unchanged);
+            Some(PodCliqueUpdateProgress {
+                update_started_at: Some(Time(now)),
+                last_progressed_at: ended.is_none().then_some(Time(now)),
+                update_ended_at: ended,
+                pod_clique_set_generation_hash: target.generation.to_owned(),
+                pod_template_hash: target.pods.to_owned(),
+                ready_pods_selected_to_update: None,
+            })
+        }
     }
 }
 
