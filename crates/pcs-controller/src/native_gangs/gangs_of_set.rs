@@ -63,15 +63,15 @@ pub(crate) fn pod_groups(
         let (packing, relies_on_key) = if applies { packing(topologies, replica, &gang) } else { (None, false) };
         let pods = pods(&gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
         let is_scaled = applies && name != replica.base_gang.as_str();
+        let current = &replica.revision.hashes().generation_hash;
         let is_given = turns.given.contains(&replica.index);
         let is_updated_later = is_given || turns.waiting.contains(&replica.index);
         let earlier = live.filter(|_| is_scaled && is_updated_later).and_then(|live| {
             let revision = live.labels().get(labels::GENERATION_HASH)?;
-            (*revision != replica.revision.hashes().generation_hash).then(|| revision.clone())
+            (revision != current).then(|| revision.clone())
         });
-        let restarts = is_given
-            && earlier.is_some()
-            && requested.get(name).is_some_and(|restart| restart.hash == replica.revision.hashes().generation_hash);
+        let restarts =
+            is_given && earlier.is_some() && requested.get(name).is_some_and(|restart| restart.hash == *current);
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
