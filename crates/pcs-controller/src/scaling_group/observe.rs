@@ -13,10 +13,8 @@ use grove_api_types::ownership::is_controlled_by;
 use grove_api_types::pod_group::{PodGroupRef, name_in_annotation};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
 use grove_controller::plan::Waiting;
-use grove_controller::resource_claims::TemplateReadErrors;
 use kube::ResourceExt;
 
 use super::Context;
@@ -27,7 +25,6 @@ use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
 use crate::native_gangs::{cliques_of_gang, gang_pending, gang_unreadable, latest};
 use crate::topology::pack_affinities;
-use crate::update::Turns;
 
 /// The snapshot of `group`.
 pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed {
@@ -48,27 +45,11 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         current_scale = current_scale.with_minima_of(children.of_kind::<PodClique>().map(AsRef::as_ref));
     }
     let observed = Observed {
-        group: group.clone(),
-        set,
-        revision: revision.map(Arc::new),
-        turns: Turns::default(),
         current_scale,
-        set_replica: None,
         orphans_children: caches.orphan_deletions.contains(group),
-        children,
-        active_gangs: BTreeSet::new(),
-        undecided_gangs: BTreeMap::new(),
-        pod_groups: BTreeMap::new(),
-        gang_revisions: BTreeMap::new(),
-        pack_affinities: BTreeMap::new(),
-        awaited_domains: AwaitedDomains::default(),
-        identity_conflict: None,
-        claims: ClaimInputs::default(),
-        read_errors: TemplateReadErrors::default(),
-        name_conflicts: Vec::new(),
-        backed_off: BackedOffCreates::default(),
         pending_creates,
         is_namespace_terminating: caches.terminating_namespaces.contains(&group.namespace().unwrap_or_default()),
+        ..Observed::new(group, set.zip(revision), children)
     };
     let mut observed = observed.expanded();
     if !observed.is_namespace_terminating {

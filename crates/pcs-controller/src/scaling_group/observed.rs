@@ -126,6 +126,39 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// The snapshot of a group with these cliques, before anything else is read. `set` is its set, with Grove's defaults applied, and the revision of
+    /// the current template; `None` if the set does not exist.
+    pub(crate) fn new(
+        group: &PodCliqueScalingGroup,
+        set: Option<(PodCliqueSet, Revision)>,
+        children: ObservedChildren,
+    ) -> Self {
+        let (set, revision) = set.unzip();
+        Self {
+            group: group.clone(),
+            set,
+            revision: revision.map(Arc::new),
+            turns: Turns::default(),
+            current_scale: CurrentScale::default(),
+            set_replica: None,
+            orphans_children: false,
+            children,
+            active_gangs: BTreeSet::new(),
+            undecided_gangs: BTreeMap::new(),
+            pod_groups: BTreeMap::new(),
+            gang_revisions: BTreeMap::new(),
+            pack_affinities: BTreeMap::new(),
+            awaited_domains: AwaitedDomains::default(),
+            identity_conflict: None,
+            claims: ClaimInputs::default(),
+            read_errors: TemplateReadErrors::default(),
+            name_conflicts: Vec::new(),
+            backed_off: BackedOffCreates::default(),
+            pending_creates: PendingCreates::default(),
+            is_namespace_terminating: false,
+        }
+    }
+
     /// Whether the group has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.group)

@@ -1,26 +1,19 @@
 //! Snapshots of a scaling group, its set and its cliques as YAML; the expected plan or status is text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api_types::admission;
 use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, PodCliqueSet};
 use grove_controller::children::ObservedChildren;
-use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
-use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::update::Turns;
-
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::claims::ClaimInputs;
-use crate::compute_domains::AwaitedDomains;
 use crate::tests::{GROUPED, yaml};
 
 mod claims;
@@ -69,32 +62,12 @@ fn expanded(observed: &Observed) -> Observed {
 /// The group with this many replicas, with the gangs of all of them and without cliques.
 fn new(replicas: i32) -> Observed {
     let set = admission::default::pod_clique_set(&yaml::<PodCliqueSet>(GROUPED));
+    let revision = Revision::new(set.spec.template.clone(), OmittedMinima::default());
     let mut group: PodCliqueScalingGroup = yaml(GROUP);
     group.spec.replicas = replicas;
     let gangs = (0..replicas - 1).map(|number| format!("m-0-g-{number}")).chain(["m-0".to_owned()]);
-    resized(Observed {
-        group,
-        set: Some(set),
-        revision: None,
-        turns: Turns::default(),
-        current_scale: CurrentScale::default(),
-        set_replica: None,
-        orphans_children: false,
-        children: ObservedChildren::default(),
-        awaited_domains: AwaitedDomains::default(),
-        identity_conflict: None,
-        claims: ClaimInputs::default(),
-        read_errors: TemplateReadErrors::default(),
-        active_gangs: gangs.collect::<BTreeSet<_>>(),
-        undecided_gangs: BTreeMap::new(),
-        pod_groups: BTreeMap::new(),
-        gang_revisions: BTreeMap::new(),
-        pack_affinities: BTreeMap::new(),
-        name_conflicts: Vec::new(),
-        backed_off: BackedOffCreates::default(),
-        pending_creates: PendingCreates::default(),
-        is_namespace_terminating: false,
-    })
+    let observed = Observed::new(&group, Some((set, revision)), ObservedChildren::default());
+    resized(Observed { active_gangs: gangs.collect::<BTreeSet<_>>(), ..observed })
 }
 
 /// The snapshot with the current scale of the group.

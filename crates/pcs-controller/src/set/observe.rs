@@ -1,10 +1,9 @@
 //! Takes the snapshot of a set and its children from the caches. It sends no requests.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api_types::deletion::is_terminating;
-use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::mnnvl::required_domains_of_replica;
 use grove_api_types::names::PodCliqueScalingGroupName;
 use grove_api_types::resource_sharing::claim_source::shares_claims;
@@ -13,9 +12,7 @@ use grove_api_types::scheduler_v1alpha1::{GangPodGroup, PodGang};
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_api_types::{admission, labels, unsupported_fields};
 use grove_controller::children::ByName;
-use grove_controller::create_backoff::BackedOffCreates;
 use grove_controller::name_conflict::NameConflict;
-use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -25,10 +22,9 @@ use crate::children::by_name;
 use crate::claims::{ClaimInputs, referenced_claims};
 use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
-use crate::native_gangs::{Incarnations, PodGroups, pod_groups};
+use crate::native_gangs::{Incarnations, pod_groups};
 use crate::startup::Identity;
 use crate::topology::GangTopologies;
-use crate::update::{History, Turns};
 
 /// The snapshot of `set`.
 pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
@@ -43,30 +39,14 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     let children = ctx.children.children(set);
     let identity = Identity::new(ctx.config().startup.token, &with_defaults, &children);
     let mut observed = Observed {
-        set: with_defaults,
         unsupported_fields: unsupported_fields::fields(set, scheduler, has_pod_groups),
         default_scheduler: ctx.config().schedulers.default_profile,
         orphans_children: ctx.caches.orphan_deletions.contains(set),
-        children,
-        adoptable_groups: ByName::new(),
-        members: Vec::new(),
-        revision: Arc::new(revision),
-        history: History::default(),
-        turns: Turns::default(),
-        current_scale: CurrentScale::default(),
-        replicas: Vec::new().into(),
-        name_conflicts: Vec::new(),
-        backed_off: BackedOffCreates::default(),
         pending_creates,
         is_namespace_terminating: ctx.caches.terminating_namespaces.contains(&namespace),
-        pod_groups: PodGroups::default(),
         is_topology_enabled: ctx.caches.topologies.is_enabled(),
-        topologies: GangTopologies::default(),
-        pack_affinities: BTreeMap::new(),
-        awaited_domains: AwaitedDomains::default(),
-        claims: ClaimInputs::default(),
         identity,
-        read_errors: TemplateReadErrors::default(),
+        ..Observed::new(with_defaults, revision, children)
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);

@@ -149,6 +149,37 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// The snapshot of a set with these children, before anything else is read. `set` has Grove's defaults applied, and `revision` is that of its
+    /// template.
+    pub(crate) fn new(set: PodCliqueSet, revision: Revision, children: ObservedChildren) -> Self {
+        Self {
+            set,
+            unsupported_fields: Vec::new(),
+            default_scheduler: Scheduler::default(),
+            orphans_children: false,
+            children,
+            adoptable_groups: ByName::new(),
+            members: Vec::new(),
+            revision: Arc::new(revision),
+            history: History::default(),
+            turns: Turns::default(),
+            current_scale: CurrentScale::default(),
+            replicas: Vec::new().into(),
+            name_conflicts: Vec::new(),
+            backed_off: BackedOffCreates::default(),
+            pending_creates: PendingCreates::default(),
+            is_namespace_terminating: false,
+            pod_groups: PodGroups::default(),
+            is_topology_enabled: false,
+            topologies: GangTopologies::default(),
+            pack_affinities: BTreeMap::new(),
+            awaited_domains: AwaitedDomains::default(),
+            claims: ClaimInputs::default(),
+            identity: Identity::default(),
+            read_errors: TemplateReadErrors::default(),
+        }
+    }
+
     /// The limit that the size of the set exceeds. Such a set is not expanded at all, because the expansion would exhaust the memory.
     pub(crate) fn exceeded_limit(&self) -> Option<SizeLimit> {
         let groups = self.groups().map(|group| group.spec.replicas);

@@ -5,28 +5,21 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api_types::admission::default;
-use grove_api_types::expansion::{CurrentScale, OmittedMinima, Revision};
+use grove_api_types::expansion::{OmittedMinima, Revision};
 use grove_api_types::scheduler::Scheduler;
 use grove_api_types::unsupported_fields;
 use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
-use grove_controller::children::{ByName, ObservedChildren};
-use grove_controller::create_backoff::BackedOffCreates;
+use grove_controller::children::ObservedChildren;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::expectations::PendingCreates;
 use grove_controller::plan::{Plan, Step};
-use grove_controller::resource_claims::TemplateReadErrors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::CHILD_KINDS;
 use super::observed::Observed;
-use crate::claims::ClaimInputs;
-use crate::compute_domains::AwaitedDomains;
-use crate::native_gangs::PodGroups;
 use crate::startup::Identity;
 use crate::tests::yaml;
 use crate::topology::GangTopologies;
-use crate::update::{History, Turns};
 
 mod annotation_versions;
 mod children;
@@ -97,30 +90,8 @@ fn new(set: &str) -> Observed {
     let with_defaults = default::pod_clique_set(&set);
     let revision = Revision::new(with_defaults.spec.template.clone(), OmittedMinima::default());
     Observed {
-        set: with_defaults,
         unsupported_fields: unsupported_fields::fields(&set, Scheduler::default(), false),
-        default_scheduler: Scheduler::default(),
-        orphans_children: false,
-        children: ObservedChildren::default(),
-        adoptable_groups: ByName::new(),
-        members: Vec::new(),
-        revision: Arc::new(revision),
-        history: History::default(),
-        turns: Turns::default(),
-        current_scale: CurrentScale::default(),
-        replicas: Vec::new().into(),
-        name_conflicts: Vec::new(),
-        backed_off: BackedOffCreates::default(),
-        pending_creates: PendingCreates::default(),
-        is_namespace_terminating: false,
-        pod_groups: PodGroups::default(),
-        is_topology_enabled: false,
-        topologies: GangTopologies::default(),
-        pack_affinities: BTreeMap::new(),
-        awaited_domains: AwaitedDomains::default(),
-        claims: ClaimInputs::default(),
-        identity: Identity::default(),
-        read_errors: TemplateReadErrors::default(),
+        ..Observed::new(with_defaults, revision, ObservedChildren::default())
     }
 }
 
