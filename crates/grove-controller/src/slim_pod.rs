@@ -221,7 +221,12 @@ impl SlimPod {
         containers.find_map(|container| Some((container, container.failure()?)))
     }
 
-    /// For how long the pod has been ready; `None` if it is not.
+    /// The first container that is not ready and has been restarted. Init containers do not count.
+    pub fn restarted_container(&self) -> Option<&SlimContainerStatus> {
+        self.status.container_statuses.iter().find(|container| container.restart_count > 0 && !container.ready)
+    }
+
+    /// Since when the pod has been ready; `None` if it is not.
     pub fn ready_since(&self) -> Option<Timestamp> {
         let ready = self.condition("Ready").filter(|condition| condition.status == "True")?;
         Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))

@@ -32,6 +32,12 @@ impl<'a> Target<'a> {
         Some(Self { clique, generation, pods })
     }
 
+    /// The progress in the status, if it is that of the update to this template.
+    fn progress(self) -> Option<&'a PodCliqueUpdateProgress> {
+        let progress = self.clique.status.as_ref()?.update_progress.as_ref();
+        progress.filter(|progress| self.is_of(progress))
+    }
+
     /// Whether the progress is that of the update to this template.
     pub(super) fn is_of(self, progress: &PodCliqueUpdateProgress) -> bool {
         self.pods == progress.pod_template_hash && self.generation == progress.pod_clique_set_generation_hash
@@ -44,6 +50,11 @@ impl<'a> Target<'a> {
             return pod.annotations().get(labels::UPDATE_TURN).is_none_or(|turn| turn != self.generation);
         }
         pod.labels().get(labels::TEMPLATE_HASH).is_none_or(|of_pod| of_pod != self.pods)
+    }
+
+    /// The live pods that the update does not replace.
+    pub(super) fn new_pods(self, observed: &ObservedClique) -> impl Iterator<Item = &SlimPod> {
+        observed.live().filter(move |pod| !self.is_outdated(pod))
     }
 
     /// Whether it is the turn of the clique: its outdated pods are replaced.
@@ -72,24 +83,22 @@ pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
 /// update that has ended, while a pod is being replaced.
 pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
     let clique = &observed.clique;
-    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
-    let progress = progress.filter(|progress| is_in_progress(progress));
-    let is_begun = |target: &Target<'_>| target.has_turn() && progress.is_some_and(|it| target.is_of(it));
+    let is_begun = |target: &Target<'_>| target.has_turn() && target.progress().is_some_and(is_in_progress);
     let Some(target) = Target::of(clique).filter(is_begun) else { return BTreeSet::new() };
     let Some(bounds) = UpdateBounds::of(clique).ok().filter(|bounds| !bounds.paused) else { return BTreeSet::new() };
-    let is_outdated = |pod: &SlimPod| target.is_outdated(pod);
     if is_member(clique) {
-        return by_index.iter().filter(|(_, pod)| is_outdated(pod)).map(|(index, _)| *index).collect();
+        return by_index.iter().filter(|(_, pod)| target.is_outdated(pod)).map(|(index, _)| *index).collect();
     }
     let replicas = clique.spec.replicas.max(0);
     let unit = |index: i32| {
         let pod = by_index.get(&index);
-        Unit {
-            index,
-            is_outdated: pod.is_some_and(|pod| is_outdated(pod)),
-            availability: pod
-                .map_or(Availability::None, |pod| availability(pod, is_outdated(pod), &bounds, observed.now)),
-        }
+        let is_outdated = pod.is_some_and(|pod| target.is_outdated(pod));
+        // A new pod must have been ready for some time. An outdated pod serves as soon as it is ready.
+        let serves = |pod: &&SlimPod| {
+            if is_outdated { pod.is_ready() } else { is_available(pod, &bounds, observed.now) }
+        };
+        let availability = if pod.is_some_and(serves) { Availability::Full } else { Availability::None };
+        Unit { index, is_outdated, availability }
     };
     let units: Vec<_> = (0..replicas).map(unit).collect();
     let min_available = clique.spec.min_available.unwrap_or(replicas);
@@ -97,10 +106,9 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
     next_units(&units, Bounds { max_unavailable, min_available }).into_iter().collect()
 }
 
-/// A new pod must have been ready for some time. An outdated pod serves as soon as it is ready.
-fn availability(pod: &SlimPod, is_outdated: bool, bounds: &UpdateBounds, now: Timestamp) -> Availability {
-    let is_available = |since: Timestamp| is_outdated || since <= now;
-    if available_since(pod, bounds).is_some_and(is_available) { Availability::Full } else { Availability::None }
+/// Whether the pod has been ready for `minReadySeconds`.
+fn is_available(pod: &SlimPod, bounds: &UpdateBounds, now: Timestamp) -> bool {
+    available_since(pod, bounds).is_some_and(|since| since <= now)
 }
 
 /// When the pod became, or becomes, available for the update; `None` if it is not ready.
@@ -113,7 +121,7 @@ fn available_since(pod: &SlimPod, bounds: &UpdateBounds) -> Option<Timestamp> {
 /// The number of live pods that are available for the update.
 pub(crate) fn count_available(observed: &ObservedClique) -> usize {
     let bounds = UpdateBounds::of(&observed.clique).unwrap_or_default();
-    observed.live().filter(|pod| available_since(pod, &bounds).is_some_and(|since| since <= observed.now)).count()
+    observed.live().filter(|pod| is_available(pod, &bounds, observed.now)).count()
 }
 
 /// When the update last made progress: a new pod was created, or became ready and has not been restarted since.
@@ -125,7 +133,7 @@ pub(crate) fn last_progress(observed: &ObservedClique) -> Option<Timestamp> {
         let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
         created.max(pod.ready_since().filter(|_| !is_restarted(pod)))
     };
-    observed.live().filter(|pod| !target.is_outdated(pod)).filter_map(of_pod).max()
+    target.new_pods(observed).filter_map(of_pod).max()
 }
 
 /// The time until a pod becomes available for the update in progress, or until its deadline. No watch event shows either.
@@ -135,8 +143,7 @@ pub(crate) fn delay(observed: &ObservedClique) -> Option<Duration> {
     let bounds = UpdateBounds::of(&observed.clique).ok()?;
     let deadline = exceeded_at(progress, &bounds).filter(|_| !bounds.paused);
     let target = Target::of(&observed.clique)?;
-    let new = observed.live().filter(|pod| !target.is_outdated(pod));
-    let available = new.filter_map(|pod| available_since(pod, &bounds));
+    let available = target.new_pods(observed).filter_map(|pod| available_since(pod, &bounds));
     let next = available.chain(deadline).filter(|time| *time > observed.now).min()?;
     Duration::try_from(next.duration_since(observed.now)).ok()
 }
@@ -149,8 +156,7 @@ pub(super) fn exceeded_at(progress: &PodCliqueUpdateProgress, bounds: &UpdateBou
 
 /// Whether it is the turn of the clique, and the status does not show it yet. Until then, no pod is replaced.
 pub(crate) fn awaits_status(clique: &PodClique) -> bool {
-    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
-    Target::of(clique).is_some_and(|target| target.has_turn() && !progress.is_some_and(|it| target.is_of(it)))
+    Target::of(clique).is_some_and(|target| target.has_turn() && target.progress().is_none())
 }
 
 /// Whether the clique belongs to a scaling group.

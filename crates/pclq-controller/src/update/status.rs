@@ -5,7 +5,6 @@ use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::text::shortened;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
 use grove_controller::conditions::find_status_condition;
-use grove_controller::slim_pod::SlimPod;
 use grove_controller::update_in_progress::{UpdateState, deadline_message, was_paused};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -78,12 +77,11 @@ fn is_resumed(clique: &PodClique) -> bool {
     was_paused && UpdateBounds::of(clique).is_ok_and(|bounds| !bounds.paused)
 }
 
-/// The state of the update; `None` before the first one. `rejection` is why the API server rejects a new pod, and `unschedulable` why the scheduler
-/// does not bind one.
+/// The state of the update; `None` before the first one. `cause` is why the API server rejects a new pod, or why the scheduler does not bind one.
 pub(crate) fn state(
     observed: &ObservedClique,
     progress: Option<&PodCliqueUpdateProgress>,
-    (rejection, unschedulable): (Option<String>, Option<String>),
+    cause: impl FnOnce() -> Option<String>,
 ) -> Option<UpdateState> {
     let has_condition = || {
         let conditions = observed.clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -99,7 +97,7 @@ pub(crate) fn state(
     if bounds.paused {
         return Some(UpdateState::Paused);
     }
-    let blocked = rejection.or(unschedulable).or_else(|| failing_pod(observed));
+    let blocked = cause().or_else(|| failing_pod(observed));
     let is_exceeded = exceeded_at(progress, &bounds).is_some_and(|time| time <= observed.now);
     Some(match (bounds.of_clique.progress_deadline.filter(|_| is_exceeded), blocked) {
         (Some(deadline), blocked) => UpdateState::DeadlineExceeded(deadline_message(&deadline, blocked.as_deref())),
@@ -111,10 +109,8 @@ pub(crate) fn state(
 /// What the kubelet reports about a new pod that is not ready. A container that ends again and again has one message, also while it runs.
 fn failing_pod(observed: &ObservedClique) -> Option<String> {
     let target = Target::of(&observed.clique)?;
-    let new = || observed.live().filter(|pod| !target.is_outdated(pod) && !pod.is_ready());
-    let restarted =
-        |pod: &SlimPod| pod.status.container_statuses.iter().find(|it| it.restart_count > 0 && !it.ready).cloned();
-    if let Some((pod, container)) = new().find_map(|pod| Some((pod, restarted(pod)?))) {
+    let new = || target.new_pods(observed).filter(|pod| !pod.is_ready());
+    if let Some((pod, container)) = new().find_map(|pod| Some((pod, pod.restarted_container()?))) {
         return Some(format!(
             "Pod {} is not ready: container {} ended and was restarted",
             pod.name_any(),

@@ -27,17 +27,19 @@ pub(super) fn set_all(
     now: Timestamp,
 ) {
     let is_updating = progress.is_some_and(update::is_in_progress);
+    let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
     let computed = [
         (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),
         (conditions::MIN_AVAILABLE_BREACHED, min_available_breached_condition(observed, is_updating)),
-        (conditions::AVAILABLE, available_condition(observed, plan, result)),
+        (conditions::AVAILABLE, available_condition(observed, plan, rejection.as_ref())),
     ];
     for (type_, (status, reason, message)) in computed {
         let reason = reason.to_owned();
         let observed_generation = observed.clique.metadata.generation;
         set_status_condition(conditions, ConditionUpdate { type_, status, reason, message, observed_generation }, now);
     }
-    if let Some(state) = update::state(observed, progress, causes(observed, result)) {
+    let cause = || rejection.as_ref().map(|(_, message)| message.clone()).or_else(|| unschedulable(observed));
+    if let Some(state) = update::state(observed, progress, cause) {
         set_status_condition(conditions, state.condition(observed.clique.metadata.generation), now);
     }
     match claims::condition(observed, &observed.claims, plan, result) {
@@ -46,13 +48,10 @@ pub(super) fn set_all(
     }
 }
 
-/// Why the API server rejects a pod, and why the scheduler does not bind one.
-fn causes(observed: &Observed, result: &ExecutionResult) -> (Option<String>, Option<String>) {
-    let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
-    let mut waiting = observed.waiting_pods();
-    let is_reported = waiting.any(|pod| pod.unschedulable_message().is_some());
-    let unschedulable = is_reported.then(|| waiting_pods::message(observed)).flatten();
-    (rejection.map(|(_, message)| message), unschedulable)
+/// Why the scheduler does not bind a pod, if it reports a reason.
+fn unschedulable(observed: &Observed) -> Option<String> {
+    let is_reported = observed.waiting_pods().any(|pod| pod.unschedulable_message().is_some());
+    is_reported.then(|| waiting_pods::message(observed)).flatten()
 }
 
 fn scheduled_condition(observed: &Observed) -> ConditionState {
@@ -111,13 +110,13 @@ fn is_starting(pod: &SlimPod) -> bool {
     })
 }
 
-fn available_condition(observed: &Observed, plan: &Plan, result: &ExecutionResult) -> ConditionState {
+/// `rejection` is the reason and the message about failed writes.
+fn available_condition(observed: &Observed, plan: &Plan, rejection: Option<&(&'static str, String)>) -> ConditionState {
     let ready = as_count(observed.live().filter(|pod| pod.is_ready()).count());
     let holds = ready >= observed.clique.spec.required_replicas();
-    let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
     let parents = startup::waiting_pods(observed, &observed.startup);
     let (reason, detail) = match (rejection, plan.waiting.first()) {
-        (Some((reason, rejection)), _) => (reason, format!("; {rejection}")),
+        (Some((reason, rejection)), _) => (*reason, format!("; {rejection}")),
         (None, Some(waiting)) => (waiting.reason, format!("; {}", waiting.message)),
         (None, None) if observed.missing_domain_template.is_some() => {
             (available::COMPUTE_DOMAINS_PENDING, String::new())
