@@ -4,6 +4,7 @@
 
 /// An inline module, so that Cargo does not build each file of `it/` as a test binary.
 mod it {
+    mod defects;
     mod explorations;
     mod films;
 }

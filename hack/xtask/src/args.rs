@@ -3,7 +3,7 @@
 mod benchmark;
 
 use self::benchmark::parse_nodes;
-pub(crate) use self::benchmark::{Admission, Benchmark, ComputeDomains, Convergence, ResourceClaims, Scale};
+pub(crate) use self::benchmark::{Admission, Benchmark, ComputeDomains, Convergence, ResourceClaims, Scale, Update};
 
 use crate::balancer::Backend;
 use crate::workload_api::WorkloadApi;
@@ -94,6 +94,8 @@ pub(crate) enum Soak {
     Fuzz(Fuzz),
     /// Let users and controllers act in random order in a model of a cluster, and check the promises of updates after each step
     Rehearsal(Rehearsal),
+    /// Apply each planted defect of a rule of updates to a copy of the repository, and check that its film fails
+    Defects,
     /// Rotate certificates every two seconds and restart webhook servers, while sets are created
     Rotation(Rotation),
     /// Create and delete sets of 420 pods, and compare the heap of each service with its heap after ten rounds

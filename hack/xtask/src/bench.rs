@@ -17,6 +17,7 @@ pub(crate) mod report;
 pub(crate) mod resource_claims;
 mod samples;
 mod thresholds;
+pub(crate) mod update;
 mod usage;
 mod workload;
 mod writes;

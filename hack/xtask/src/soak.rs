@@ -1,5 +1,6 @@
 //! `soak`: long runs of tests, with a seed and a count.
 
+pub(crate) mod defects;
 pub(crate) mod formation;
 
 use crate::args::{

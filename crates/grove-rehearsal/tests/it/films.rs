@@ -103,3 +103,53 @@ fn on_delete() {
     film.settle().unwrap();
     expect_file!["../../../../docs/rehearsals/on-delete.md"].assert_eq(film.markdown());
 }
+
+#[test]
+fn one_clique_of_a_group() {
+    let mut film = film("The template of one clique of a scaling group", 1);
+    film.user("version B of clique p", |model| {
+        model.write(|set| {
+            set.spec.template.cliques[1].labels.insert("version".to_owned(), "b".to_owned());
+        });
+    });
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/group.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn bounds() {
+    let clique = |name: &str, fields: &str| {
+        format!(
+            "    - {{name: {name}, labels: {{version: a, broken: 'false'}}, {fields}, podSpec: {{containers: [{{name: c}}]}}}}}}\n"
+        )
+    };
+    let cliques = [
+        clique("a", "rollingUpdate: {maxUnavailable: 2}, spec: {roleName: a, replicas: 5, minAvailable: 1"),
+        clique("b", "rollingUpdate: {maxUnavailable: 2}, spec: {roleName: b, replicas: 3, minAvailable: 2"),
+        clique("c", "spec: {roleName: c, replicas: 2, minAvailable: 2"),
+    ];
+    let set = format!("metadata: {{name: s}}\nspec:\n  replicas: 1\n  template:\n    cliques:\n{}", cliques.concat());
+    let title = "Bounds: maxUnavailable 2, with minAvailable 1 of 5 and 2 of 3; and no bounds with minAvailable 2 of 2";
+    let mut film = Film::new(title, &set).expect("a film");
+    film.user("version B", |model| model.update("b", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/bounds.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn scaling_in_the_middle() {
+    let mut film = film("Scaling in the middle of an update", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.rounds(4);
+    film.user("three replicas of the set, and three pods of f in the first one", |model| {
+        model.write(|set| set.spec.replicas = 3);
+        model.scale("s-0-f", 3);
+    });
+    film.rounds(3);
+    film.user("two replicas of the set, and one of group g in the first one", |model| {
+        model.write(|set| set.spec.replicas = 2);
+        model.scale("s-0-g", 1);
+    });
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/scale.md"].assert_eq(film.markdown());
+}

@@ -18,6 +18,8 @@ pub(crate) enum Benchmark {
     Convergence(Convergence),
     /// Create a thousand pods with shared ResourceClaims, and the same claims and pods with a plain client
     ResourceClaims(ResourceClaims),
+    /// Replace all pods of a set: time, CPU time and writes, beside a plain client that replaces them with the same bounds
+    Update(Update),
 }
 
 /// The folders of a benchmark.
@@ -101,6 +103,22 @@ pub(crate) struct ResourceClaims {
     pub(crate) cliques: u32,
     /// Rounds of each variant
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) folders: Folders,
+}
+
+/// Flags of `bench update`.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Update {
+    /// Replicas of the set, each one clique of two pods
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) replicas: u32,
+    /// How many replicas of the set are updated at once
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_unavailable: u32,
+    /// Rounds of each variant
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) folders: Folders,

@@ -108,7 +108,7 @@ impl<'a> Bench<'a> {
     /// The templates exist from the beginning, so that the pods become Ready without the driver.
     async fn prepare(cluster: &'a DevCluster, args: &'a ComputeDomains) -> Result<Self> {
         let client = super::client(cluster).await?;
-        workload::create_namespace(&cluster.kubectl).await?;
+        workload::create_namespace(&cluster.kubectl, NAMESPACE).await?;
         CHANNELS.install(&client, PER_NODE.try_into()?).await?;
         for (set, replica) in (0..args.sets).flat_map(|set| (0..args.replicas).map(move |replica| (set, replica))) {
             let name = format!("s{set}-{replica}");

@@ -1,7 +1,7 @@
 //! Counts the objects of the benchmark's namespace, from watches of the benchmark's own, with the time of each change.
 
 use super::pod_group::PodGroup;
-use super::workload::{NAMESPACE, Workload};
+use super::workload::{NAMESPACE, NEW_IMAGE, Workload};
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
@@ -42,6 +42,8 @@ pub(super) struct Counts {
     pub(super) pods: u32,
     /// Pods that are Ready and not terminating.
     pub(super) pods_ready: u32,
+    /// Those of them that have the image of an update.
+    pub(super) pods_updated: u32,
 }
 
 impl Counts {
@@ -72,10 +74,16 @@ impl ObjectCounts {
     /// workload has them.
     pub(super) async fn start(client: &Client, workload: Workload) -> Self {
         let mut kinds = SelectAll::from_iter([
-            contributions(client, |pod: &Pod| Counts {
-                pods: 1,
-                pods_ready: u32::from(is_ready(pod) && !is_terminating(pod)),
-                ..Counts::default()
+            contributions(client, |pod: &Pod| {
+                let serves = is_ready(pod) && !is_terminating(pod);
+                let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+                let is_new = containers.any(|container| container.image.as_deref() == Some(NEW_IMAGE));
+                Counts {
+                    pods: 1,
+                    pods_ready: u32::from(serves),
+                    pods_updated: u32::from(serves && is_new),
+                    ..Counts::default()
+                }
             }),
             contributions(client, |clique: &PodClique| {
                 let ready = clique.status.as_ref().map(|status| status.ready_replicas);
@@ -218,6 +226,7 @@ fn replaced(sum: Counts, old: Counts, new: Counts) -> Counts {
         cliques_ready: change(sum.cliques_ready, old.cliques_ready, new.cliques_ready),
         pods: change(sum.pods, old.pods, new.pods),
         pods_ready: change(sum.pods_ready, old.pods_ready, new.pods_ready),
+        pods_updated: change(sum.pods_updated, old.pods_updated, new.pods_updated),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<S
         files.push(file);
     }
     for &replicas in sizes.iter().filter(|_| sizes.len() == 1) {
-        for phase in Phase::ALL {
+        for phase in Phase::OF_SCALE {
             let file = format!("{name}-{}.svg", phase.name());
             let title = format!("{}, {replicas} replicas", phase.name());
             let lines = phase_lines(samples, replicas, phase);
@@ -48,7 +48,7 @@ pub(super) fn draw(samples: &Samples, folder: &Path, name: &str) -> Result<Vec<S
 fn phase_lines(samples: &Samples, replicas: u32, phase: Phase) -> Vec<Line> {
     type Counted = (&'static str, fn(&Counts) -> u32);
     let (figure, counted): (_, [Counted; 2]) = match phase {
-        Phase::Deploy | Phase::ScaleOut | Phase::Double => {
+        Phase::Deploy | Phase::ScaleOut | Phase::Double | Phase::Update => {
             ("ready s", [("pods", |c| c.pods), ("pods Ready", |c| c.pods_ready)])
         }
         Phase::ScaleIn => ("all deleted s", [("pods", |c| c.pods), ("other objects", |c| c.objects() - c.pods)]),

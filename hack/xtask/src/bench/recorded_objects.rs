@@ -158,7 +158,7 @@ impl ObjectsWithClaims {
 
 /// Gives a claim or a pod another name, and the references of a pod to claims, too. kwok deletes terminating pods by name, and repeats the
 /// request: it would delete a new pod of the same name.
-fn rename(object: &mut DynamicObject, prefix: &str) {
+pub(super) fn rename(object: &mut DynamicObject, prefix: &str) {
     let renamed = |name: &str| format!("{prefix}-{name}");
     object.metadata.name = object.metadata.name.as_deref().map(renamed);
     let claims = object.data.pointer_mut("/spec/resourceClaims").and_then(Value::as_array_mut);
@@ -168,7 +168,7 @@ fn rename(object: &mut DynamicObject, prefix: &str) {
 }
 
 /// The replica of the set that an object belongs to. The names of all objects begin with that of the set and the index of the replica.
-fn replica(name: &str) -> Option<u32> {
+pub(super) fn replica(name: &str) -> Option<u32> {
     name.strip_prefix(SET)?.strip_prefix('-')?.split('-').next()?.parse().ok()
 }
 

@@ -135,7 +135,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     async fn prepare(cluster: &'a mut DevCluster, cliques: u32) -> Result<Self> {
         let client = super::client(cluster).await?;
-        workload::create_namespace(&cluster.kubectl).await?;
+        workload::create_namespace(&cluster.kubectl, NAMESPACE).await?;
         GPUS.install(&client, GPUS_PER_NODE).await?;
         Ok(Self { cluster, client, cliques })
     }

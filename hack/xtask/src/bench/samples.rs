@@ -31,11 +31,14 @@ pub(super) enum Phase {
     ScaleOut,
     /// Scaling from the full size to twice the size.
     Double,
+    /// Replacing all pods.
+    Update,
     Delete,
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 5] = [Self::Deploy, Self::ScaleIn, Self::ScaleOut, Self::Double, Self::Delete];
+    /// The phases of `bench scale`.
+    pub(super) const OF_SCALE: [Self; 5] = [Self::Deploy, Self::ScaleIn, Self::ScaleOut, Self::Double, Self::Delete];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -43,6 +46,7 @@ impl Phase {
             Self::ScaleIn => "scale-in",
             Self::ScaleOut => "scale-out",
             Self::Double => "double",
+            Self::Update => "update",
             Self::Delete => "delete",
         }
     }

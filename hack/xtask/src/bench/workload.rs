@@ -9,7 +9,12 @@ use grove_dev_harness::kubectl::Kubectl;
 use serde_json::{Value, json};
 
 pub(super) const NAMESPACE: &str = "grove-bench";
+/// The namespace of the set that `bench update` does not change.
+pub(super) const UNCHANGED_NAMESPACE: &str = "grove-bench-unchanged";
 pub(super) const SET: &str = "scale";
+const IMAGE: &str = "registry.example/pause:1";
+/// The image after an update.
+pub(super) const NEW_IMAGE: &str = "registry.example/pause:2";
 /// The topology of packed gangs.
 const TOPOLOGY: &str = "bench-topology";
 const RACK: &str = "topology.grove.io/rack";
@@ -88,7 +93,7 @@ impl Workload {
     pub(super) fn set(self, replicas: u32) -> Result<PodCliqueSet> {
         let container = json!({
             "name": "main",
-            "image": "registry.example/pause:1",
+            "image": IMAGE,
             "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
         });
         let pods = self.pods_per_replica();
@@ -116,7 +121,7 @@ impl Workload {
 
     /// Creates the objects that the set needs: its namespace and its topology.
     pub(super) async fn prepare(self, kubectl: &Kubectl) -> Result<()> {
-        create_namespace(kubectl).await?;
+        create_namespace(kubectl, NAMESPACE).await?;
         if self == Self::Packed {
             kubectl.apply(&topology().to_string()).await?;
         }
@@ -135,10 +140,10 @@ fn topology() -> Value {
         ] } })
 }
 
-/// Creates the namespace, and waits for its default ServiceAccount: without one the API server rejects pods.
-pub(super) async fn create_namespace(kubectl: &Kubectl) -> Result<()> {
-    kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n")).await?;
-    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=60s"]).await?;
+/// Creates a namespace, and waits for its default ServiceAccount: without one the API server rejects pods.
+pub(super) async fn create_namespace(kubectl: &Kubectl, name: &str) -> Result<()> {
+    kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n")).await?;
+    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s"]).await?;
     Ok(())
 }
 
