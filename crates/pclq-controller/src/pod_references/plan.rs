@@ -17,7 +17,7 @@ use super::observed::{Member, Observed};
 const MAX_GROUPS: usize = 2000;
 
 /// The patch that gives each pod group the references to exactly the live pods of its clique. They are first written when the clique is
-/// complete, then whenever they differ. The patch applies only to the observed gang and its pod groups, so that neither a recreated gang nor
+/// complete, and then whenever they differ, except that the reference of a deleted pod waits for that of its successor ([`awaits_successors`]). The patch applies only to the observed gang and its pod groups, so that neither a recreated gang nor
 /// a moved pod group gets the pods of another.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let Observed { gang, members } = observed;
@@ -28,7 +28,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     let mut free = free_references(groups, members);
     let mut operations = vec![test(&["metadata", "uid"], gang.uid())];
     for (at, (group, member)) in groups.iter().zip(members).enumerate() {
-        let references = member.as_ref().map(|member| references(group, member, &mut free, gang.namespace()));
+        let member = member.as_ref().filter(|member| !awaits_successors(group, member));
+        let references = member.map(|member| references(group, member, &mut free, gang.namespace()));
         if operations.len() <= 2 * MAX_GROUPS
             && let Some(references) = references.filter(|references| *references != group.pod_references)
         {
@@ -47,6 +48,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// because the API server rejects larger objects. A live pod keeps its reference: the stored gang contains it, so it fits.
 fn free_references(groups: &[GangPodGroup], members: &[Option<Member>]) -> usize {
     let kept = groups.iter().zip(members).map(|(group, member)| match member {
+        Some(member) if awaits_successors(group, member) => group.pod_references.len(),
         Some(Member { pods, .. }) => {
             let pods: BTreeSet<&str> = pods.iter().map(String::as_str).collect();
             group.pod_references.iter().filter(|reference| pods.contains(&*reference.name)).count()
@@ -54,6 +56,12 @@ fn free_references(groups: &[GangPodGroup], members: &[Option<Member>]) -> usize
         None => group.pod_references.len(),
     });
     MAX_GANG_SIZE.saturating_sub(groups.len()).saturating_sub(kept.sum())
+}
+
+/// Whether pods of the clique are missing, and none is new. The next patch also removes the references of the pods that are gone.
+fn awaits_successors(group: &GangPodGroup, Member { desired, pods }: &Member) -> bool {
+    let is_known = |pod: &String| group.pod_references.iter().any(|reference| reference.name == *pod);
+    pods.len() < *desired && pods.iter().all(is_known)
 }
 
 /// The references of a pod group, sorted. It takes those of new pods from the free ones, which the pod groups get in their order. Those of the

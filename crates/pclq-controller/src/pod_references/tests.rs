@@ -60,18 +60,14 @@ fn pod_references_are_first_written_when_the_clique_is_complete() {
 }
 
 #[test]
-fn written_pod_references_follow_every_change_of_the_live_pods() {
+fn written_pod_references_follow_the_live_pods() {
     check("[{name: a, stored: [a-1, a-2], pods: [a-1, a-2]}]", &expect!["nothing to do\n"]);
+    // The deleted pod will have a successor.
+    check("[{name: a, stored: [a-1, a-2], pods: [a-1], desired: 2}]", &expect!["nothing to do\n"]);
     check(
-        "[{name: a, stored: [a-1, a-2], pods: [a-1], desired: 2}]",
+        "[{name: a, stored: [a-1, a-2], pods: [a-1, a-3], desired: 3}]",
         &expect![[r#"
-        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"}]}]
-    "#]],
-    );
-    check(
-        "[{name: a, stored: [a-1], pods: [a-1, a-2], desired: 3}]",
-        &expect![[r#"
-        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"},{"name":"a-2","namespace":"prod"}]}]
+        references: patch PodGang llm-0 [{"op":"test","path":"/metadata/uid","value":"gang-uid"},{"op":"test","path":"/spec/podgroups/0/name","value":"a"},{"op":"replace","path":"/spec/podgroups/0/podReferences","value":[{"name":"a-1","namespace":"prod"},{"name":"a-3","namespace":"prod"}]}]
     "#]],
     );
 }
@@ -129,8 +125,9 @@ fn a_gang_has_a_limited_number_of_references_which_the_groups_get_in_their_order
         // Live pods keep their references.
         ([(0, MAX, MAX), (10, 10, 10)], [MAX - 10, 10]),
         ([(5, MAX, MAX), (MAX - 5, MAX - 5, MAX)], [5, MAX - 5]),
-        // A reference that a pod group has lost is free.
-        ([(5, 6, 6), (MAX - 5, MAX - 6, MAX - 5)], [6, MAX - 6]),
+        // A reference that a pod group has lost is free, unless a successor will have it.
+        ([(5, 6, 6), (MAX - 5, MAX - 6, MAX - 6)], [6, MAX - 6]),
+        ([(5, 6, 6), (MAX - 5, MAX - 6, MAX - 5)], [5, MAX - 5]),
     ] {
         assert_eq!(counts(&groups), expected, "{groups:?}");
     }
