@@ -149,9 +149,8 @@ type StatusCounts<'a> = (Option<i64>, Option<i32>, &'a [i32]);
 fn gang_status_is_current(gang: &PodGang) -> bool {
     gang.status.as_ref().is_some_and(|status| {
         let holds = |name: &str| status.conditions.iter().any(|c| c.type_ == name && c.status == "True");
-        let is_current = status.conditions.iter().all(|c| c.observed_generation == gang.metadata.generation);
         let is_running = status.phase == PodGangPhase::Running;
-        is_running && is_current && ["Initialized", "Ready", "Scheduled"].into_iter().all(holds)
+        is_running && ["Initialized", "Ready", "Scheduled"].into_iter().all(holds)
     })
 }
 

@@ -4,7 +4,7 @@ use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels::{PART_OF, POD_GANG};
 use grove_api_types::v1alpha1::PodClique;
 use grove_runtime::caches::{IndexScope, Sum};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -45,6 +45,13 @@ struct SlimCliqueSpec {
 #[serde(rename_all = "camelCase", default)]
 struct SlimCliqueStatus {
     scheduled_replicas: i32,
+    update_progress: Option<SlimUpdateProgress>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimUpdateProgress {
+    update_ended_at: Option<Time>,
 }
 
 fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
@@ -60,6 +67,11 @@ impl SlimClique {
     /// The desired number of pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.max(0)
+    }
+
+    /// Whether an update replaces its pods.
+    pub(crate) fn is_updating(&self) -> bool {
+        self.status.update_progress.as_ref().is_some_and(|progress| progress.update_ended_at.is_none())
     }
 
     /// Whether pclq-controller reports scheduled pods. The rules of admission count those of a terminating clique, too.

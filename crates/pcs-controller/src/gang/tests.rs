@@ -105,6 +105,27 @@ fn a_gang_without_pods_is_pending_and_stays_initialized() {
 }
 
 #[test]
+fn while_an_update_replaces_pods_the_gang_is_being_started() {
+    let mut observed = snapshot("{a: [2, 2, 2]}");
+    let running = new_status(&observed, at(1));
+    observed = snapshot("{a: [2, 2, 0]}");
+    observed.gang.status = Some(running);
+    for clique in observed.cliques.values_mut() {
+        let progress = json!({ "podCliqueSetGenerationHash": "g", "podTemplateHash": "h" });
+        let status = Arc::make_mut(clique).status.as_mut().expect("a status");
+        status.update_progress = serde_json::from_value(progress).expect("a progress");
+    }
+    let changed = |observed: &Observed| status::status_change(observed, &new_status(observed, at(2)));
+    assert_eq!(changed(&observed), StatusChange::Starting);
+    for clique in observed.cliques.values_mut() {
+        let progress = Arc::make_mut(clique).status.as_mut().and_then(|status| status.update_progress.as_mut());
+        let ended = serde_json::from_value(json!("1970-01-01T00:00:01Z")).expect("a time");
+        progress.expect("a progress").update_ended_at = Some(ended);
+    }
+    assert_eq!(changed(&observed), StatusChange::Significant, "the update has ended");
+}
+
+#[test]
 fn the_placement_score_is_retained_and_an_unchanged_status_stays_equal() {
     let mut observed = snapshot("{a: [2, 2, 2]}");
     let mut status = new_status(&observed, at(1));

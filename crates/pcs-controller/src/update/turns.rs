@@ -8,7 +8,7 @@ use grove_api_types::expansion::{GroupReplica, Revision, SetReplica};
 use grove_api_types::hash::is_of_this_version;
 use grove_api_types::names::{PodCliqueSetName, RevisionName};
 use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
-use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
 use grove_controller::children::DesiredChild;
 use grove_controller::plan::Waiting;
 use grove_runtime::caches::Delta;
@@ -64,6 +64,32 @@ pub(crate) fn has_changed(delta: &Delta<PodCliqueSet>) -> bool {
         Some((status.current_generation_hash.clone(), is_in_progress(status)))
     };
     state(&delta.old) != state(&delta.new)
+}
+
+/// An object whose status reports the progress of its update.
+pub(crate) trait ReportsProgress {
+    /// Whether the status reports an update in progress.
+    fn is_updating(&self) -> bool;
+}
+
+impl ReportsProgress for PodClique {
+    fn is_updating(&self) -> bool {
+        let progress = self.status.as_ref().and_then(|status| status.update_progress.as_ref());
+        progress.is_some_and(|progress| progress.update_ended_at.is_none())
+    }
+}
+
+impl ReportsProgress for PodCliqueScalingGroup {
+    fn is_updating(&self) -> bool {
+        let progress = self.status.as_ref().and_then(|status| status.update_progress.as_ref());
+        progress.is_some_and(|progress| progress.update_ended_at.is_none())
+    }
+}
+
+/// Whether the update of a child has just ended.
+pub(crate) fn ends_update<K: ReportsProgress>(delta: &Delta<K>) -> bool {
+    let is_updating = |child: &Option<Arc<K>>| child.as_deref().is_some_and(K::is_updating);
+    is_updating(&delta.old) && delta.new.is_some() && !is_updating(&delta.new)
 }
 
 /// Whether the template has changed since the status was written. A hash of another version says nothing about the template.

@@ -59,6 +59,16 @@ pub(crate) struct BaseGang {
 }
 
 impl Observed {
+    /// Whether an update replaces pods of the gang.
+    pub(crate) fn is_updating(&self) -> bool {
+        self.gang
+            .spec
+            .podgroups
+            .iter()
+            .filter_map(|group| self.cliques.get(&group.name))
+            .any(|clique| clique.is_updating())
+    }
+
     /// Whether the gang has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         is_terminating(&self.gang)

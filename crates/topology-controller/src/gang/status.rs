@@ -46,12 +46,12 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     status
 }
 
-/// A change is significant if the gang loses its scheduled pods, or the cause why no scheduler schedules it as a gang changes. A
+/// A change is significant if the gang loses its scheduled pods outside of an update, or the cause why no scheduler schedules it as a gang changes. A
 /// scheduler may change its message every second, so another message is a minor change. Until its pods are scheduled, the gang is being started.
 pub(crate) fn status_change(observed: &Observed, new: &PodGangStatus) -> StatusChange {
     let is_scheduled = |status: &PodGangStatus| is_status_condition_true(&status.conditions, conditions::SCHEDULED);
     let old = observed.gang.status.as_ref();
-    let loses_pods = old.is_some_and(is_scheduled) && !is_scheduled(new);
+    let loses_pods = old.is_some_and(is_scheduled) && !is_scheduled(new) && !observed.is_updating();
     let has_other_cause = old.and_then(cause) != cause(new);
     match (loses_pods || has_other_cause, is_scheduled(new)) {
         (true, _) => StatusChange::Significant,
@@ -80,7 +80,7 @@ fn scheduled_condition(observed: &Observed) -> ConditionUpdate {
         let message = format!("fewer scheduled pods than the minimum: {}", join_names(&lacking, MAX_NAMED));
         (scheduled::INSUFFICIENT_SCHEDULED_PODS, message)
     };
-    condition(observed, conditions::SCHEDULED, lacking.is_empty(), reason.to_owned(), message)
+    condition(conditions::SCHEDULED, lacking.is_empty(), reason.to_owned(), message)
 }
 
 /// The reason names the scheduler, or the cause if none schedules the pods of the gang together.
@@ -98,7 +98,7 @@ fn gang_scheduling_condition(observed: &Observed, plan: &Plan, result: &Executio
         }
     };
     let GangScheduling { holds, reason, message } = scheduling;
-    condition(observed, conditions::GANG_SCHEDULING, holds, reason, message)
+    condition(conditions::GANG_SCHEDULING, holds, reason, message)
 }
 
 /// What the scheduler reports about the `PodGroup` of the gang.
@@ -119,13 +119,7 @@ fn camel_case(name: &str) -> String {
     name.split('-').map(capitalized).collect()
 }
 
-fn condition(
-    observed: &Observed,
-    type_: &'static str,
-    holds: bool,
-    reason: String,
-    message: String,
-) -> ConditionUpdate {
-    let observed_generation = observed.gang.metadata.generation;
-    ConditionUpdate { type_, status: holds.into(), reason, message, observed_generation }
+/// Without a generation, as in the Go operator: each pod reference is a new one, and says nothing about the conditions.
+fn condition(type_: &'static str, holds: bool, reason: String, message: String) -> ConditionUpdate {
+    ConditionUpdate { type_, status: holds.into(), reason, message, observed_generation: None }
 }

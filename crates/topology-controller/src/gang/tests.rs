@@ -53,7 +53,7 @@ fn gang(row: &Value) -> PodGang {
 fn clique(name: &str, row: &Value) -> Arc<SlimClique> {
     let replicas = row["replicas"].as_i64().or(row["min"].as_i64()).unwrap_or(1);
     let clique = json!({ "metadata": { "name": name, "namespace": "prod" }, "spec": { "replicas": replicas },
-        "status": { "scheduledReplicas": row["scheduled"].as_i64().unwrap_or(0) } });
+        "status": { "scheduledReplicas": row["scheduled"].as_i64().unwrap_or(0), "updateProgress": row["update"] } });
     Arc::new(serde_json::from_value(clique).expect("a clique"))
 }
 

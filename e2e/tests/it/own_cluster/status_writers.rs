@@ -122,7 +122,7 @@ fn clique_pod(state: &NamespaceState) -> Option<&Pod> {
     state.active_pods().find(|pod| pod.labels().get("grove.io/podclique").is_some_and(|clique| clique == CLIQUE))
 }
 
-/// Whether the gang refers to all its pods, and the conditions of the controllers have these values and the current generation.
+/// Whether the gang refers to all its pods, and the conditions of the controllers have these values.
 fn is_complete(state: &NamespaceState, gang: &str, is_gang_ready: bool) -> bool {
     let Some(gang) = state.gangs.get(gang) else { return false };
     let references = gang.spec.podgroups.iter().flat_map(|group| &group.pod_references);
@@ -136,14 +136,11 @@ fn is_complete(state: &NamespaceState, gang: &str, is_gang_ready: bool) -> bool 
         && conditions.into_iter().all(|(type_, holds)| has_condition(gang, type_, holds))
 }
 
-/// Whether the gang has this condition, for its current generation.
+/// Whether the gang has this condition.
 fn has_condition(gang: &PodGang, type_: &str, holds: bool) -> bool {
     let status = if holds { "True" } else { "False" };
     let mut conditions = gang.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| {
-        let is_current = condition.observed_generation == gang.metadata.generation;
-        condition.type_ == type_ && condition.status == status && is_current
-    })
+    conditions.any(|condition| condition.type_ == type_ && condition.status == status)
 }
 
 /// A client that writes a condition of its own after each write of another client. Its merge patches replace the list of conditions by the

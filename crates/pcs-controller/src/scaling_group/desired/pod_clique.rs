@@ -11,6 +11,8 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::{Step, Waiting};
+use grove_controller::predicates;
+use grove_runtime::caches::Delta;
 use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 use crate::children::desired::{self, pod_clique};
 use crate::scaling_group::observed::{GroupExpansion, GroupOwner, PodSpecs};
 use crate::scaling_group::recorded_scale;
+use crate::update;
 
 /// The cliques of all replicas of a scaling group.
 pub(crate) struct PodCliques;
@@ -70,6 +73,11 @@ impl ChildKind for PodCliques {
 
     fn patch(live: &PodClique, desired: PodClique) -> Option<Step> {
         pod_clique::patch(live, desired)
+    }
+
+    /// Also at the end of an update: it may be the turn of the next replica.
+    fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
+        predicates::needs_reconcile(delta) || update::ends_update(delta)
     }
 }
 

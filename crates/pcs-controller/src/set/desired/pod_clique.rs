@@ -9,11 +9,14 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
+use grove_controller::predicates;
+use grove_runtime::caches::Delta;
 use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
 
 use crate::children::desired::{self, pod_clique};
 use crate::set::observed::{SetExpansion, SetOwner};
+use crate::update;
 
 /// The cliques outside of scaling groups.
 pub(crate) struct PodCliques;
@@ -58,6 +61,11 @@ impl ChildKind for PodCliques {
 
     fn patch(live: &PodClique, desired: PodClique) -> Option<Step> {
         pod_clique::patch(live, desired)
+    }
+
+    /// Also at the end of an update: it may be the turn of the next replica.
+    fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
+        predicates::needs_reconcile(delta) || update::ends_update(delta)
     }
 }
 

@@ -7,12 +7,15 @@ use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
+use grove_controller::predicates;
+use grove_runtime::caches::Delta;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
 
 use crate::children::desired;
 use crate::children::drift::{difference, patch, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
+use crate::update;
 
 /// The scaling groups of all replicas.
 pub(crate) struct ScalingGroups;
@@ -58,6 +61,11 @@ impl ChildKind for ScalingGroups {
         desired.spec.replicas = live.spec.replicas;
         retain_keys(live.annotations(), desired.annotations_mut(), |key| key == labels::SCALE);
         patch(live, &desired, difference(live, &desired, |group| &group.spec))
+    }
+
+    /// Also at the end of an update: it may be the turn of the next replica.
+    fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
+        predicates::needs_reconcile(delta) || update::ends_update(delta)
     }
 }
 

@@ -153,13 +153,34 @@ fn another_message_of_the_scheduler_is_progress_and_another_cause_is_significant
     assert_eq!(first, StatusChange::Starting, "the first status of a gang");
     observed.gang.status = Some(status);
     observed.gang.metadata.generation = Some(9);
-    assert_eq!(change(&observed).0, StatusChange::Starting, "another generation");
+    assert_eq!(
+        change(&observed).1.conditions,
+        observed.gang.status.as_ref().expect("a status").conditions,
+        "only the generation differs"
+    );
     observed.availability = Some(Availability::NotServed);
     let (failure, status) = change(&observed);
     assert_eq!(failure, StatusChange::Significant);
     observed.gang.status = Some(status);
     observed.availability = Some(Availability::Served);
     assert_eq!(change(&observed).0, StatusChange::Significant, "the cause has ended");
+}
+
+#[test]
+fn the_loss_of_scheduled_pods_is_significant_except_while_an_update_replaces_them() {
+    let row = "{scheduler: volcano, cliques: {a: {scheduled: SCHEDULED, update: UPDATE}}}";
+    let of = |scheduled: &str, update: &str| observed(&row.replace("SCHEDULED", scheduled).replace("UPDATE", update));
+    let status_of =
+        |observed: &Observed| status::status(observed, &plan::plan(observed), &ExecutionResult::default(), at(1));
+    for (update, expected) in [
+        ("null", StatusChange::Significant),
+        ("{updateEndedAt: '1970-01-01T00:00:00Z'}", StatusChange::Significant),
+        ("{}", StatusChange::Starting),
+    ] {
+        let mut lost = of("0", update);
+        lost.gang.status = Some(status_of(&of("1", update)));
+        assert_eq!(status::status_change(&lost, &status_of(&lost)), expected, "{update}");
+    }
 }
 
 #[test]

@@ -219,13 +219,10 @@ impl Race {
     fn has_condition(self, gang: &PodGang) -> bool {
         let mut conditions = gang.status.iter().flat_map(|status| &status.conditions);
         let condition = conditions.find(|condition| condition.type_ == "GangScheduling");
-        condition.is_some_and(|condition| {
-            let is_expected = match (condition.status.as_str(), condition.reason.as_str()) {
-                ("True", "DefaultScheduler") => true,
-                ("False", "NameTerminating") => matches!(self.disruption, Disruption::DeleteGang),
-                _ => false,
-            };
-            is_expected && condition.observed_generation == gang.metadata.generation
+        condition.is_some_and(|condition| match (condition.status.as_str(), condition.reason.as_str()) {
+            ("True", "DefaultScheduler") => true,
+            ("False", "NameTerminating") => matches!(self.disruption, Disruption::DeleteGang),
+            _ => false,
         })
     }
 
