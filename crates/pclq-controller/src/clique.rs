@@ -32,7 +32,7 @@ use kube::ResourceExt;
 pub(crate) use self::observed::Observed;
 #[cfg(feature = "rehearsal")]
 pub(crate) use self::plan::pods as plan_pods;
-use self::triggers::{clique_of_unreadable_pod, cliques_of_pod};
+use self::triggers::{clique_of_unreadable_pod, clique_of_update, cliques_of_pod};
 use crate::claims::{self, CLAIM_KINDS, CliqueOwner};
 use crate::clique_memory::CliqueMemory;
 use crate::gangs::{self, PODS_BY_GANG};
@@ -87,10 +87,10 @@ impl Reconciler for CliqueReconciler {
     }
 
     /// What triggers a reconcile of a clique, besides the reasons that [`ControllerBuilder::new`] lists for every controller:
-    /// - a change of the clique itself;
+    /// - a change of the clique itself, also if its status shows the begin of an update;
     /// - a change or a deletion of a pod. It enqueues the current and the previous controller, and for a pod without controller
     ///   the clique that its labels name. A creation, and progress of a live pod, have low priority, unless the gang
-    ///   of the pod gates cliques and the pod has just been scheduled;
+    ///   of the pod gates cliques and the pod has just been scheduled, or the pod becomes ready in an update;
     /// - a pod that becomes unreadable, is repaired or is deleted. It enqueues the controller, and for a pod without controller the clique
     ///   that its labels name;
     /// - a creation or a deletion of a gang, or a change of its pod groups. It enqueues the cliques of those pod groups (for a change,
@@ -124,6 +124,7 @@ impl Reconciler for CliqueReconciler {
                 stream::iter(retries.chain(clique))
             }))
             .watches(cliques.subscribe().flat_map(move |delta| stream::iter(cliques_of_parent(&for_parents, &delta))))
+            .watches(cliques.subscribe().flat_map(|delta| stream::iter(clique_of_update(&delta))))
             .watches(enqueue_all_on_relist(cliques, vec![pods.relists()]))
             .retry_on(owners_after_namespace_termination(cliques, &ctx.caches.terminating_namespaces))
     }

@@ -35,7 +35,11 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     if observed.is_terminating() {
         let finalizer = Step::remove_finalizer(&observed.clique, finalizers::POD_CLIQUE);
         let plan = Plan::new().stage(Stage::new(stage::FINALIZERS, finalizer)).with_independent_stages();
-        return if observed.orphans_pods { plan } else { plan.stage(with_delete_events(delete_all(&observed.pods))) };
+        return if observed.orphans_pods {
+            plan
+        } else {
+            plan.stage(with_delete_events(delete_all(&observed.pods), false))
+        };
     }
     if observed.claims.is_too_large(observed) {
         return Plan::new().waiting([too_large(observed)]);
@@ -55,7 +59,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     let deletes = deletes.chain(to_replace.map(|pod| Step::delete_with_optimistic_lock(*pod)));
     let plan = Plan::new()
         .stage(stage::bounded(stage::ADOPTION, adoption::adoptions(observed)))
-        .stage(with_delete_events(stage::bounded(stage::PODS, deletes)))
+        .stage(with_delete_events(stage::bounded(stage::PODS, deletes), update::is_updating(&observed.clique)))
         .stage(stage::bounded(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
         .stage(stage::bounded(stage::GATES, ungated))
         .stage(creates)
@@ -121,7 +125,11 @@ fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<
     observed.pods.iter().map(AsRef::as_ref).filter(is_finished).filter(move |pod| !stays(pod))
 }
 
-fn with_delete_events(stage: Stage) -> Stage {
+/// While an update replaces pods, its progress is in the status, and only a failure causes an event.
+fn with_delete_events(stage: Stage, is_updating: bool) -> Stage {
+    if is_updating {
+        return stage.with_failure_event(events::POD_DELETE_FAILED);
+    }
     stage.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
 }
 

@@ -67,8 +67,8 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     }
 }
 
-/// A change is significant if the clique becomes or stops being available, becomes complete, is no longer scheduled, gets into
-/// breach of `minAvailable`, has other errors, begins or ends an update, has another reason in its condition `UpdateInProgress`, or cannot use claims for another reason. If its gang gates cliques, a change is also
+/// A change is significant if, outside of an update, the clique becomes or stops being available or is no longer scheduled, and if it becomes
+/// complete, gets into breach of `minAvailable`, has other errors, begins or ends an update, has another reason in its condition `UpdateInProgress`, or cannot use claims for another reason. If its gang gates cliques, a change is also
 /// significant if the clique becomes or stops being scheduled as [`gating_reason`](crate::gangs::ObservedGang::gating_reason) of those cliques requires it: the status
 /// opens or closes their gates. The condition `PodCliqueScheduled` differs from that if the clique has fewer replicas than
 /// `minAvailable`.
@@ -79,6 +79,8 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         (old.is_some_and(holds_in), holds_in(new))
     };
     let (was_available, is_available) = holds(AVAILABLE);
+    // An update that replaces one pod after the other changes both twice for each pod. Who waits for the update waits for its end.
+    let is_updating = new.update_progress.as_ref().is_some_and(update::is_in_progress);
     let (was_scheduled, is_scheduled) = holds(POD_CLIQUE_SCHEDULED);
     let (was_breached, is_breached) = holds(MIN_AVAILABLE_BREACHED);
     let desired = observed.clique.spec.replicas;
@@ -97,8 +99,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
     let is_significant = is_complete
         || old.is_some_and(|old| phase(old) != phase(new))
         || old.and_then(claims::reason_of_missing) != claims::reason_of_missing(new)
-        || was_available != is_available
-        || (was_scheduled && !is_scheduled)
+        || (!is_updating && (was_available != is_available || (was_scheduled && !is_scheduled)))
         || (old.is_some() && !was_breached && is_breached)
         || changes_gates
         || old_errors != new.last_errors;

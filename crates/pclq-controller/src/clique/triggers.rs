@@ -12,11 +12,19 @@ use kube::{Resource, ResourceExt};
 
 use crate::gangs::may_open_gates;
 use crate::pod::labelled_clique;
+use crate::update;
 
 /// The cliques of a pod.
 pub(super) fn cliques_of_pod(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> Vec<Trigger<PodClique>> {
-    let needs_reconcile = needs_reconcile(delta) || may_open_gates(cliques, delta);
+    let needs_reconcile =
+        needs_reconcile(delta) || may_open_gates(cliques, delta) || update::may_be_next_turn(cliques, delta);
     owning_cliques(delta).into_iter().map(|clique| Trigger::new(needs_reconcile, clique)).collect()
+}
+
+/// The clique, if its status has just shown the begin of an update.
+pub(super) fn clique_of_update(delta: &Delta<PodClique>) -> Option<Trigger<PodClique>> {
+    let clique = delta.new.as_deref().filter(|_| update::has_begun(delta))?;
+    Some(Trigger::Reconcile(ObjectRef::from_obj(clique)))
 }
 
 /// The current and the previous controller of the pod; for a pod without controller, the clique that could adopt it.

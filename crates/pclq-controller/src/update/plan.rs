@@ -1,6 +1,7 @@
 //! Which outdated pods are replaced now. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api_types::labels::{self, Component};
@@ -9,10 +10,12 @@ use grove_api_types::rolling_update::{
 };
 use grove_api_types::v1alpha1::{PodClique, PodCliqueUpdateProgress};
 use grove_controller::slim_pod::SlimPod;
+use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::observed::ObservedClique;
+use crate::pod::labelled_clique;
 
 /// The template that the pods of a clique should have, by its hashes.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,25 @@ impl<'a> Target<'a> {
 /// Whether the pods are being updated to the template of the clique.
 pub(crate) fn is_in_progress(progress: &PodCliqueUpdateProgress) -> bool {
     progress.update_ended_at.is_none()
+}
+
+/// Whether the status reports an update in progress.
+pub(crate) fn is_updating(clique: &PodClique) -> bool {
+    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    progress.is_some_and(is_in_progress)
+}
+
+/// Whether the status has just shown the begin of an update. Then the first pods are replaced.
+pub(crate) fn has_begun(delta: &Delta<PodClique>) -> bool {
+    let is_updating = |clique: &Option<Arc<PodClique>>| clique.as_deref().is_some_and(is_updating);
+    is_updating(&delta.new) && !is_updating(&delta.old)
+}
+
+/// Whether the pod has just become ready or not ready in an update. Then it may be the turn of the next pod.
+pub(crate) fn may_be_next_turn(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
+    let Delta { old: Some(old), new: Some(new) } = delta else { return false };
+    let clique = || cliques.get(new.metadata.namespace.as_deref()?, labelled_clique(&new.metadata)?);
+    old.is_ready() != new.is_ready() && clique().is_some_and(|clique| is_updating(&clique))
 }
 
 /// The number of live pods that the update replaces.

@@ -10,6 +10,8 @@ use grove_controller::status_limiter::StatusChange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
+use serde_json::{Value, json};
+
 use super::{PodCliqueStatus, rejected_create, snapshot, status};
 use crate::clique::status::status_change;
 
@@ -296,6 +298,32 @@ fn changes_of_availability_scheduling_and_completeness_are_significant() {
     assert_eq!(change(ready, Some(bound)), StatusChange::Significant);
     assert_eq!(change(bound, Some(ready)), StatusChange::Significant, "it is no longer available");
     assert_eq!(change(created, Some(bound)), StatusChange::Significant, "it is no longer scheduled");
+}
+
+#[test]
+fn while_an_update_replaces_pods_only_its_end_is_significant() {
+    let progress = |ended: Value| {
+        let progress = json!({ "updateStartedAt": "1970-01-01T00:00:00Z", "updateEndedAt": ended,
+            "podCliqueSetGenerationHash": "g", "podTemplateHash": "h" });
+        serde_json::from_value(progress).unwrap()
+    };
+    let of = |row: &str, ended: Value| {
+        let mut status = status_of(row, &ExecutionResult::default(), 1);
+        // During an update it is unknown.
+        status.conditions.retain(|condition| condition.type_ != "MinAvailableBreached");
+        PodCliqueStatus { update_progress: progress(ended), ..status }
+    };
+    let change = |before: PodCliqueStatus, after: PodCliqueStatus| {
+        let mut observed = snapshot("{replicas: 2}");
+        observed.clique.status = Some(before);
+        status_change(&observed, &after)
+    };
+    let ready = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a, ready: true}, {i: 1, name: b, ready: true}]}";
+    let replaced = "{replicas: 2, minAvailable: 2, pods: [{i: 0, name: a}, {i: 1, name: b, ready: true}]}";
+    let ended = || json!("1970-01-01T00:00:01Z");
+    assert_eq!(change(of(ready, Value::Null), of(replaced, Value::Null)), StatusChange::Minor);
+    assert_eq!(change(of(ready, ended()), of(replaced, ended())), StatusChange::Significant, "no update replaces it");
+    assert_eq!(change(of(replaced, Value::Null), of(ready, ended())), StatusChange::Significant);
 }
 
 #[test]
