@@ -1,13 +1,16 @@
 //! Autoscalers of Kubernetes scale groups and sets by the usage of their pods, with a stand-in for the metrics API.
 
 use e2e::kubectl::kubectl;
+use e2e::namespace_state::is_ready;
 use e2e::{Namespace, NamespaceState, TestCluster, in_namespace, propagation};
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 const METRICS: &str = include_str!("../../crds/pod-metrics.yaml");
+const NEW_IMAGE: &str = "registry.k8s.io/pause:3.9";
 const CRD: &str = "pods.metrics.k8s.io";
 
 /// The metric of both autoscalers.
@@ -71,6 +74,7 @@ async fn autoscalers_count_replicas_and_not_pods() {
         )
         .await;
         propagation::wait_for_kinds(&cluster, &[CRD]).await;
+        begin_update(ns).await;
         let metrics: Vec<_> = state.pods.values().map(metrics_of).collect();
         apply(ns, &json!({ "apiVersion": "v1", "kind": "List", "items": metrics }).to_string()).await;
         let scaled = |state: &NamespaceState| state.groups["llm-0-g"].spec.replicas != 2;
@@ -80,9 +84,37 @@ async fn autoscalers_count_replicas_and_not_pods() {
         let scaled = |state: &NamespaceState| state.sets["flat"].spec.replicas != 1;
         let state = ns.wait_for("the set is scaled", scaled).await;
         assert_eq!(state.sets["flat"].spec.replicas, 2);
+        end_update(ns).await;
         propagation::delete_crd(&ns.client, CRD).await;
     })
     .await;
+}
+
+/// Begins an update of the set with a group, and pauses it before the first pod is replaced.
+async fn begin_update(ns: &Namespace) {
+    let strategy = json!({ "type": "RollingRecreate", "rollingUpdate": { "paused": true } });
+    let change = json!([
+        { "op": "add", "path": "/spec/updateStrategy", "value": strategy },
+        { "op": "replace", "path": "/spec/template/cliques/0/spec/podSpec/containers/0/image", "value": NEW_IMAGE },
+    ]);
+    let patch = Patch::Json::<()>(serde_json::from_value(change).expect("a patch"));
+    ns.api::<PodCliqueSet>().patch("llm", &PatchParams::default(), &patch).await.expect("the set is patched");
+    ns.wait_for_condition("llm", "UpdateInProgress", "Paused", "the update is paused").await;
+}
+
+/// Continues the update, which replaces the pods of all three replicas of the group and keeps their number.
+async fn end_update(ns: &Namespace) {
+    ns.patch::<PodCliqueSet>("llm", json!({ "spec": { "updateStrategy": { "rollingUpdate": { "paused": false } } } }))
+        .await;
+    let is_new =
+        |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.containers[0].image.as_deref() == Some(NEW_IMAGE));
+    let has_ended = |state: &NamespaceState| {
+        let status = state.sets["llm"].status.as_ref().and_then(|status| status.update_progress.as_ref());
+        status.is_some_and(|progress| progress.update_ended_at.is_some())
+            && state.pods_of("llm").filter(is_new).filter(|pod| is_ready(pod)).count() == 3
+    };
+    let state = ns.wait_for("the update has ended", has_ended).await;
+    assert_eq!(state.groups["llm-0-g"].spec.replicas, 3, "the autoscaler has scaled the group during the update");
 }
 
 async fn apply(ns: &Namespace, manifests: &str) {

@@ -1,5 +1,8 @@
 //! A changed template replaces the pods: one replica of the set after the other, and within it one unit after the other.
 
+pub(super) mod scenarios;
+mod units;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use e2e::watch_history::{Change, WatchHistory};
@@ -334,6 +337,21 @@ async fn a_set_is_rolled_back_to_an_earlier_revision() {
         let all = revisions().await;
         assert_eq!(all.iter().map(|revision| revision.revision).collect::<Vec<_>>(), [Some(2), Some(3)]);
         assert_eq!(all[1].name_any(), first.name_any(), "the first template is the latest one again");
+        for image in [NEW_IMAGE, THIRD_IMAGE] {
+            change(ns, &[0], &[("spec/podSpec/containers/0/image", json!(image)), ("annotations", json!({}))]).await;
+            wait_for_end(ns, &["-frontend"], image).await;
+        }
+        let all = revisions().await;
+        let of_image = |image: &str| {
+            let has_image = |revision: &&ControllerRevision| revision.data.0.to_string().contains(image);
+            all.iter().rev().find(has_image).expect("the revision").data.0.clone()
+        };
+        let earlier =
+            [(FIRST_IMAGE, first.data.0), (NEW_IMAGE, of_image(NEW_IMAGE)), (THIRD_IMAGE, of_image(THIRD_IMAGE))];
+        for (image, template) in earlier {
+            ns.patch::<PodCliqueSet>("llm", template).await;
+            wait_for_end(ns, &["-frontend"], image).await;
+        }
     })
     .await;
 }
@@ -393,26 +411,36 @@ async fn an_update_is_limited_to_some_replicas_and_paused() {
     .await;
 }
 
-/// The number of ready pods of a clique with six pods never falls below that which its `maxUnavailable` promises, and reaches it.
+/// The number of ready pods of a clique with ten pods never falls below that which its `maxUnavailable` promises, and reaches it.
 #[tokio::test]
 async fn several_pods_are_replaced_at_a_time() {
     in_namespace("e2e-ru-bounds", async |ns| {
         let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
         available(ns, &fixtures::three_cliques("llm", 1)).await;
-        ns.scale::<PodClique>("llm-0-decode", 6).await;
-        ns.wait_for("six pods are ready", all_are_ready).await;
-        change(ns, &[2], &[("rollingUpdate", json!({ "maxUnavailable": "50%" }))]).await;
-        change_image(ns, &[2], NEW_IMAGE).await;
-        wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
-        let (mut pods, mut were_ready, mut lowest) = (BTreeMap::new(), false, 6);
-        let changes = history.changes().await;
-        for change in changes.iter().filter(|change| label(&change.object, labels::POD_CLIQUE) == "llm-0-decode") {
-            pods.insert(change.object.name_any(), (!change.is_deleted).then_some(&change.object));
-            let ready = pods.values().flatten().filter(|pod| is_ready(pod) && !is_terminating(**pod)).count();
-            were_ready |= ready == 6;
-            lowest = if were_ready { lowest.min(ready) } else { lowest };
+        ns.scale::<PodClique>("llm-0-decode", 10).await;
+        ns.wait_for("ten pods are ready", all_are_ready).await;
+        let (mut pods, mut seen) = (BTreeMap::new(), 0);
+        let mut lowest_since = async || {
+            let changes = history.changes().await;
+            let of_clique = |change: &&Change<Pod>| label(&change.object, labels::POD_CLIQUE) == "llm-0-decode";
+            let lowest = changes[seen..].iter().filter(of_clique).map(|change| {
+                let pod = (!change.is_deleted).then(|| change.object.clone());
+                pods.insert(change.object.name_any(), pod);
+                pods.values().flatten().filter(|pod| is_ready(pod) && !is_terminating(*pod)).count()
+            });
+            let lowest = lowest.min();
+            seen = changes.len();
+            lowest
+        };
+        lowest_since().await;
+        for (max_unavailable, image, expected) in
+            [(json!(1), NEW_IMAGE, 9), (json!(2), THIRD_IMAGE, 8), (json!("30%"), FIRST_IMAGE, 7)]
+        {
+            change(ns, &[2], &[("rollingUpdate", json!({ "maxUnavailable": max_unavailable }))]).await;
+            change_image(ns, &[2], image).await;
+            wait_for_end(ns, &["-decode"], image).await;
+            assert_eq!(lowest_since().await, Some(expected), "{max_unavailable} of ten pods");
         }
-        assert_eq!(lowest, 3, "three of six pods are replaced at a time");
     })
     .await;
 }

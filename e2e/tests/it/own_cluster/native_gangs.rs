@@ -8,6 +8,7 @@ mod incarnations;
 mod races;
 mod scaled_down;
 mod topology;
+mod updates;
 
 use e2e::binding_log::{is_bound, pod_group};
 use e2e::kubectl::kubectl_on;
@@ -77,6 +78,19 @@ async fn no_pod_of_a_gang_waits_for_unwanted_pods() {
         Box::pin(scaled_down::a_clique_below_its_minimum_holds_up_no_other_pod(&cluster)),
         Box::pin(scaled_down::a_postponed_priority_takes_effect_once_no_pod_is_bound(&cluster)),
     );
+    cluster.down().await;
+}
+
+/// Takes long: ten updates at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_native_gangs() {
+    let cluster = TestCluster::with_own_services("native-updates", &["--nodes", "30", "--native-gangs"]).await;
+    tokio::join!(
+        Box::pin(updates::updates_while_the_set_scales(&cluster)),
+        Box::pin(updates::an_update_waits_for_capacity(&cluster)),
+    );
+    // Last, because pods of the others may be on the node.
+    updates::an_update_survives_the_loss_of_a_node(&cluster).await;
     cluster.down().await;
 }
 
