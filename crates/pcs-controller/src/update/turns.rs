@@ -178,3 +178,26 @@ impl Turns {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_update_of_a_child_is_its_own_delta() {
+        let clique = |ended: Value| {
+            let progress = json!({ "podCliqueSetGenerationHash": "g", "podTemplateHash": "p", "updateEndedAt": ended });
+            let clique = json!({ "metadata": { "name": "a" }, "spec": { "podSpec": { "containers": [] } },
+                "status": { "readyReplicas": 0, "updatedReplicas": 0, "scheduleGatedReplicas": 0, "scheduledReplicas": 0,
+                    "updateProgress": progress } });
+            Some(Arc::new(serde_json::from_value::<PodClique>(clique).unwrap()))
+        };
+        let (open, ended) = (|| clique(Value::Null), || clique(json!("2026-01-01T00:00:00Z")));
+        assert!(ends_update(&Delta { old: open(), new: ended() }));
+        assert!(!ends_update(&Delta { old: open(), new: open() }));
+        assert!(!ends_update(&Delta { old: ended(), new: ended() }));
+        assert!(!ends_update(&Delta { old: open(), new: None }), "a deletion has a trigger of its own");
+    }
+}

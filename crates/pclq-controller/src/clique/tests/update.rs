@@ -1,14 +1,17 @@
 //! Updates of the pods of a clique.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::status_limiter::StatusChange;
+use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{NOW, check, snapshot, status};
+use crate::update::{has_begun, may_be_next_turn};
 
 /// The turn of the clique, whose status shows that the update has begun.
 const TURN: &str = "annotations: {grove.io/podcliqueset-generation-hash: 1gen, grove.io/update-turn: 1gen}";
@@ -335,4 +338,27 @@ fn an_update_ends_when_all_pods_are_new_and_enough_of_them_are_ready() {
         without a turn: 1gen 1new ended true MinAvailableBreached False current Some("1old")
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn a_pod_that_becomes_ready_in_an_update_triggers_its_clique_at_once() {
+    let is_triggered = |fields: &str, [before, after]: [&str; 2]| {
+        let [old, new] = [before, after].map(|pods| snapshot(&row(pods, fields)));
+        let delta = Delta { old: Some(Arc::clone(&old.pods[0])), new: Some(Arc::clone(&new.pods[0])) };
+        may_be_next_turn(&Cache::from_objects([new.clique.clone()]), &delta)
+    };
+    let updating = format!("{TURN}, {BEGUN}");
+    assert!(is_triggered(&updating, ["n", "N"]));
+    assert!(is_triggered(&updating, ["N", "n"]));
+    assert!(!is_triggered(&updating, ["N", "N"]));
+    assert!(!is_triggered(TURN, ["n", "N"]), "the update has not begun");
+}
+
+#[test]
+fn the_begin_of_an_update_in_the_status_triggers_the_clique_at_once() {
+    let [waiting, updating] = [TURN.to_owned(), format!("{TURN}, {BEGUN}")]
+        .map(|fields| Some(Arc::new(snapshot(&row("O", &fields)).clique.clone())));
+    assert!(has_begun(&Delta { old: waiting.clone(), new: updating.clone() }));
+    assert!(!has_begun(&Delta { old: updating.clone(), new: updating.clone() }));
+    assert!(!has_begun(&Delta { old: updating, new: waiting }));
 }
