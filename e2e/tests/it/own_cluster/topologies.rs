@@ -5,13 +5,15 @@ mod default_topology;
 mod deletion;
 mod switching;
 
+use e2e::events::is_about;
 use e2e::kubectl::kubectl_on;
 use e2e::poll::poll_until;
 use e2e::service_replica::ServiceReplica;
 use e2e::{Namespace, NamespaceState, TestCluster};
 use grove_api_types::v1alpha1::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -275,13 +277,35 @@ async fn external_topology_objects_are_compared(client: &Client) {
     wait_for_drift(client, "external", Some(differ)).await;
     objects.delete("foreign", &DeleteParams::default()).await.expect("the object is deleted");
     wait_for_drift(client, "external", Some("KAI Topology \"foreign\" not found")).await;
-    objects.create(&PostParams::default(), &scheduler_topology("foreign", &[HOST])).await.expect("it is created");
-    let current = wait_for_drift(client, "external", None).await;
+    let current = restore_foreign(client).await;
+    repeated_drift_is_one_event(client).await;
     assert!(current.finalizers().is_empty(), "a binding has no finalizer");
     assert!(objects.get_opt("external").await.expect("an answer").is_none());
     bindings(client).delete("external", &DeleteParams::default()).await.expect("the binding is deleted");
     poll_until(async || bindings(client).get_opt("external").await.expect("an answer").is_none().then_some(())).await;
     objects.get("foreign").await.expect("the object of the administrator stays");
+}
+
+/// Creates the topology object of the administrator again, with the levels of the binding.
+async fn restore_foreign(client: &Client) -> ClusterTopologyBinding {
+    let foreign = scheduler_topology("foreign", &[HOST]);
+    scheduler_topologies(client).create(&PostParams::default(), &foreign).await.expect("it is created");
+    wait_for_drift(client, "external", None).await
+}
+
+/// A service that publishes the same event again counts it in the series of the first one.
+async fn repeated_drift_is_one_event(client: &Client) {
+    scheduler_topologies(client).delete("foreign", &DeleteParams::default()).await.expect("the object is deleted");
+    wait_for_drift(client, "external", Some("KAI Topology \"foreign\" not found")).await;
+    restore_foreign(client).await;
+    let events = Api::<Event>::all(client.clone());
+    let has_count = |event: &Event| event.series.as_ref().is_some_and(|series| series.count == 2);
+    poll_until(async || {
+        let events = events.list(&ListParams::default()).await.ok()?.items;
+        let mut drifts = events.iter().filter(|event| is_about(event, "external", "TopologyDriftDetected"));
+        drifts.any(has_count).then_some(())
+    })
+    .await;
 }
 
 /// A set of one pod that must be packed by host.
