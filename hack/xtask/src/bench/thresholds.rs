@@ -71,8 +71,13 @@ pub(super) fn of(samples: &Samples, replicas: u32) -> Vec<Threshold> {
 
 /// CPU seconds of the controllers while they deploy the set.
 pub(super) fn cpu(samples: &Samples, replicas: u32) -> f64 {
-    let figures = CONTROLLERS.map(|service| format!("cpu {service} s"));
-    samples.sum(replicas, Variant::Grove, Phase::Deploy, |figure| figures.iter().any(|wanted| wanted == figure))
+    samples.sum(replicas, Variant::Grove, Phase::Deploy, is_cpu_of_controller)
+}
+
+/// Whether the figure is the CPU time of a controller.
+pub(super) fn is_cpu_of_controller(figure: &str) -> bool {
+    let service = figure.strip_prefix("cpu ").and_then(|figure| figure.strip_suffix(" s"));
+    service.is_some_and(|service| CONTROLLERS.contains(&service))
 }
 
 /// The sum of the controllers' memory peaks.

@@ -4,14 +4,13 @@ use super::object_counts::ObjectCounts;
 use super::phase_meter::PhaseMeter;
 use super::recorded_objects::{KindObjects, RecordedObjects, rename, replica};
 use super::samples::{self, Phase, SampleKey, Samples, Variant};
-use super::thresholds::{Threshold, controller_write};
+use super::thresholds::{Threshold, controller_write, is_cpu_of_controller};
 use super::workload::{self, NAMESPACE, NEW_IMAGE, SET, UNCHANGED_NAMESPACE, Workload};
 use super::writes::{self, check_steady_state};
 use super::{Round, machine, report};
 use crate::args::{Source, UpArgs, Update};
 use crate::dev_cluster::{DevCluster, OnExit, with_dev_cluster};
 use crate::proc;
-use crate::suite::CONTROLLERS;
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use grove_api_types::v1alpha1::PodCliqueSet;
@@ -291,8 +290,7 @@ fn cpu_seconds(samples: &Samples, key: SampleKey) -> f64 {
 }
 
 fn cpu_of_controllers(samples: &Samples, key: SampleKey) -> f64 {
-    let figures = CONTROLLERS.map(|service| format!("cpu {service} s"));
-    samples.sum_of_round(key, |figure| figures.iter().any(|wanted| wanted == figure))
+    samples.sum_of_round(key, is_cpu_of_controller)
 }
 
 /// The lowest number of Ready pods of all rounds.

@@ -33,12 +33,12 @@ async fn run_all() -> Result<()> {
     let root = workspace::root().join(COPY);
     copy_repository(&root)?;
     let defects: Vec<Defect> = serde_saphyr::from_str(&std::fs::read_to_string(root.join(DEFECTS))?)?;
-    ensure!(films_pass(&root, "films").await?, "the films fail without a defect");
+    // A test checks that each defect fits one line.
+    ensure!(films_pass(&root, "").await?, "the films fail without a defect");
     let mut missed = Vec::new();
     for Defect { rule, film, file, line, replacement } in &defects {
         let path = root.join(file);
         let content = std::fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
-        ensure!(content.matches(line).count() == 1, "{file} does not have the line {line:?} once");
         std::fs::write(&path, content.replace(line, replacement))?;
         let passed = films_pass(&root, &format!("films::{film}")).await;
         std::fs::write(&path, content)?;
