@@ -91,7 +91,7 @@ pub trait ChildKind: Sync + 'static {
 /// The reasons of the events about the children of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildEvents {
-    /// About creates and patches; `None` if success publishes no event.
+    /// About creates, and patches in the same stage; `None` if success publishes no event.
     pub created_or_updated: Option<&'static str>,
     /// The warning about a failed create or patch.
     pub create_or_update_failed: &'static str,

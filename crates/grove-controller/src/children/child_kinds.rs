@@ -435,9 +435,11 @@ fn active<C: ChildKind>(children: &ObservedChildren) -> impl Iterator<Item = &C:
     children.of_kind::<C::Object>().map(|child| &**child).filter(|child| !is_terminating(*child))
 }
 
+/// Patches alone publish no success: an update patches each child at its turn, and the statuses have the progress.
 fn with_create_events<C: ChildKind>(stage: Stage) -> Stage {
     let ChildEvents { created_or_updated, create_or_update_failed, deleted: _ } = C::EVENTS;
-    let stage = match created_or_updated {
+    let has_other_steps = stage.steps.iter().any(|step| !matches!(step, Step::Patch(_)));
+    let stage = match created_or_updated.filter(|_| has_other_steps) {
         Some(created_or_updated) => stage.with_event(created_or_updated, create_or_update_failed, "Created or updated"),
         None => stage.with_failure_event(create_or_update_failed),
     };

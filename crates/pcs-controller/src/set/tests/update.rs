@@ -7,13 +7,13 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use grove_api_types::conditions::UPDATE_IN_PROGRESS;
 use grove_api_types::expansion::{OmittedMinima, Revision};
-use grove_api_types::labels;
 use grove_api_types::rolling_update::UpdateBounds;
 use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, PodCliqueUpdateProgress};
+use grove_api_types::{events, labels};
 use grove_controller::conditions::find_status_condition;
 use grove_controller::executor::ExecutionResult;
-use grove_controller::plan::{PatchBody, Step};
+use grove_controller::plan::{PatchBody, Plan, Stage, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -92,13 +92,19 @@ impl Film {
         (0..3).map(replica).collect::<Vec<_>>().join(" ")
     }
 
-    /// One reconcile of the set.
-    fn reconcile(&mut self) {
-        self.now += 1;
+    /// The plan for the present state.
+    fn plan(&self) -> (Observed, Plan) {
         let mut observed = self.observed.clone().expanded();
         let earlier = observed.earlier_revisions();
         observed.assign_revisions(&earlier, &self.revisions);
         let plan = super::super::plan::plan(&observed);
+        (observed, plan)
+    }
+
+    /// One reconcile of the set.
+    fn reconcile(&mut self) {
+        self.now += 1;
+        let (observed, plan) = self.plan();
         for step in plan.steps() {
             match step {
                 Step::Create(create) => {
@@ -222,6 +228,20 @@ fn one_replica_is_updated_after_the_other() {
         BB BB BB  updating [], ended
         BB BB BB  updating [], ended
     "]]);
+}
+
+#[test]
+fn turns_cause_no_event_unless_they_fail() {
+    let mut film = Film::new();
+    film.write("B");
+    film.reconcile();
+    let (_, plan) = film.plan();
+    let events: Vec<_> =
+        plan.stages.iter().filter(|stage| !stage.steps.is_empty()).map(|stage| &stage.events).collect();
+    let of_failure = |reason| Stage::new("", []).with_failure_event(reason).events;
+    let [gangs, cliques] =
+        [events::POD_GANG_CREATE_OR_UPDATE_FAILED, events::POD_CLIQUE_CREATE_OR_UPDATE_FAILED].map(of_failure);
+    assert_eq!(events, [&gangs, &cliques], "{plan}");
 }
 
 #[test]
