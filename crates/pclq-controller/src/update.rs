@@ -5,7 +5,6 @@ mod plan;
 mod status;
 
 pub(crate) use plan::{
-    awaits_status, count_available, count_outdated, delay, has_begun, is_in_progress, is_updating, may_be_next_turn,
-    pods_to_replace,
+    awaits_status, count_available, count_outdated, delay, has_begun, may_be_next_turn, pods_to_replace,
 };
 pub(crate) use status::{PodCounts, progress, state};

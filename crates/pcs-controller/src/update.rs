@@ -17,4 +17,4 @@ pub(crate) use revisions::{History, RevisionOwner, Revisions, informer_options};
 pub(crate) use status::{
     Awaited, GroupFacts, SetFacts, group_condition, group_deadline, group_progress, set_condition, set_progress,
 };
-pub(crate) use turns::{ReplicaState, ReportsProgress, Turns, earlier_revisions, ends_update, has_changed, is_open};
+pub(crate) use turns::{ReplicaState, Turns, child_needs_reconcile, earlier_revisions, has_changed, is_open};

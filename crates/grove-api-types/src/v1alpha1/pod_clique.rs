@@ -73,6 +73,13 @@ pub struct PodCliqueSpec {
     pub auto_scaling_config: Option<AutoScalingConfig>,
 }
 
+impl PodClique {
+    /// Whether its status reports an update in progress.
+    pub fn is_updating(&self) -> bool {
+        self.status.as_ref().is_some_and(PodCliqueStatus::is_updating)
+    }
+}
+
 impl PodCliqueSpec {
     /// The number of pods that must be ready for the clique to be available. See [`required_replicas`].
     pub fn required_replicas(&self) -> i32 {

@@ -74,6 +74,13 @@ fn some_one() -> Option<i32> {
     Some(1)
 }
 
+impl PodCliqueScalingGroup {
+    /// Whether its status reports an update in progress.
+    pub fn is_updating(&self) -> bool {
+        self.status.as_ref().is_some_and(PodCliqueScalingGroupStatus::is_updating)
+    }
+}
+
 impl PodCliqueScalingGroupSpec {
     /// The number of replicas that must be available for the group to be available: `minAvailable`, or `replicas` if a user
     /// scaled the group below `minAvailable`.
@@ -156,4 +163,18 @@ pub struct ReplicaIndicesSelectedToUpdate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<i32>>")]
     pub completed: Vec<i32>,
+}
+
+impl PodCliqueScalingGroupUpdateProgress {
+    /// Whether the update has not ended.
+    pub fn is_in_progress(&self) -> bool {
+        self.update_ended_at.is_none()
+    }
+}
+
+impl PodCliqueScalingGroupStatus {
+    /// Whether it reports an update in progress.
+    pub fn is_updating(&self) -> bool {
+        self.update_progress.as_ref().is_some_and(PodCliqueScalingGroupUpdateProgress::is_in_progress)
+    }
 }

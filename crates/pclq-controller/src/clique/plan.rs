@@ -28,6 +28,9 @@ use indices::Indices;
 /// If no watch event triggers it, the next plan creates the other missing pods, or deletes those of a deleted clique, after this time.
 const NEXT_PLAN_DELAY: Duration = Duration::from_secs(1);
 
+/// The reasons of the events about deleted pods: of a success and of a failure.
+const DELETED: (&str, &str) = (events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED);
+
 /// The plan for the pods of one clique, which is executed after that of its claims. Orphans are adopted first. Deletes come before
 /// creates, so that the quota of a failed pod is free for its successor. Creates come last, so that rejected creates block nothing else.
 /// A rejected write of one pod blocks no other write: the stages are independent.
@@ -38,7 +41,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
         return if observed.orphans_pods {
             plan
         } else {
-            plan.stage(with_delete_events(delete_all(&observed.pods), false))
+            plan.stage(delete_all(&observed.pods).with_event(DELETED.0, DELETED.1, "Deleted"))
         };
     }
     if observed.claims.is_too_large(observed) {
@@ -59,7 +62,7 @@ pub(crate) fn pods(observed: &Observed) -> Plan {
     let deletes = deletes.chain(to_replace.map(|pod| Step::delete_with_optimistic_lock(*pod)));
     let plan = Plan::new()
         .stage(stage::bounded(stage::ADOPTION, adoption::adoptions(observed)))
-        .stage(with_delete_events(stage::bounded(stage::PODS, deletes), update::is_updating(&observed.clique)))
+        .stage(with_event(stage::bounded(stage::PODS, deletes), observed, DELETED, "Deleted"))
         .stage(stage::bounded(stage::LABELS, adoption::restore_labels(observed, &identity, &indices.retained)))
         .stage(stage::bounded(stage::GATES, ungated))
         .stage(creates)
@@ -126,11 +129,16 @@ fn finished<'a>(observed: &'a Observed, indices: &Indices<'_>) -> impl Iterator<
 }
 
 /// While an update replaces pods, its progress is in the status, and only a failure causes an event.
-fn with_delete_events(stage: Stage, is_updating: bool) -> Stage {
-    if is_updating {
-        return stage.with_failure_event(events::POD_DELETE_FAILED);
+fn with_event(
+    stage: Stage,
+    observed: &Observed,
+    (success, failure): (&'static str, &'static str),
+    verb: &'static str,
+) -> Stage {
+    if observed.clique.is_updating() {
+        return stage.with_failure_event(failure);
     }
-    stage.with_event(events::POD_DELETE_SUCCESSFUL, events::POD_DELETE_FAILED, "Deleted")
+    stage.with_event(success, failure, verb)
 }
 
 /// The index of the pod is unknown, so a further pod could have the same index.

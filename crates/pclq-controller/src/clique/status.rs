@@ -3,7 +3,7 @@
 use grove_api_types::conditions::{AVAILABLE, MIN_AVAILABLE_BREACHED, POD_CLIQUE_SCHEDULED, UPDATE_IN_PROGRESS};
 use grove_api_types::error_codes::ERR_UNREADABLE_ANNOTATION;
 use grove_api_types::labels::{self, Component};
-use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus};
+use grove_api_types::v1alpha1::{LastError, PodClique, PodCliqueStatus, PodCliqueUpdateProgress};
 use grove_controller::conditions::{find_status_condition, is_status_condition_true};
 use grove_controller::executor::ExecutionResult;
 use grove_controller::plan::Plan;
@@ -35,7 +35,7 @@ pub(crate) fn status(observed: &Observed, plan: &Plan, result: &ExecutionResult,
     let available = as_count(update::count_available(observed));
     let counts = PodCounts { live: replicas, outdated, available };
     let update_progress = update::progress(observed, counts, now);
-    let is_updating = update_progress.as_ref().is_some_and(update::is_in_progress);
+    let is_updating = update_progress.as_ref().is_some_and(PodCliqueUpdateProgress::is_in_progress);
     let (generation_hash, template_hash) = if updated == replicas && !is_updating {
         (observed.clique.annotations().get(labels::GENERATION_HASH).cloned(), hash.cloned())
     } else {
@@ -80,7 +80,7 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
     };
     let (was_available, is_available) = holds(AVAILABLE);
     // An update that replaces one pod after the other changes both twice for each pod. Who waits for the update waits for its end.
-    let is_updating = new.update_progress.as_ref().is_some_and(update::is_in_progress);
+    let is_updating = new.is_updating();
     let (was_scheduled, is_scheduled) = holds(POD_CLIQUE_SCHEDULED);
     let (was_breached, is_breached) = holds(MIN_AVAILABLE_BREACHED);
     let desired = observed.clique.spec.replicas;

@@ -66,20 +66,9 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether the pods are being updated to the template of the clique.
-pub(crate) fn is_in_progress(progress: &PodCliqueUpdateProgress) -> bool {
-    progress.update_ended_at.is_none()
-}
-
-/// Whether the status reports an update in progress.
-pub(crate) fn is_updating(clique: &PodClique) -> bool {
-    let progress = clique.status.as_ref().and_then(|status| status.update_progress.as_ref());
-    progress.is_some_and(is_in_progress)
-}
-
 /// Whether the status has just shown the begin of an update. Then the first pods are replaced.
 pub(crate) fn has_begun(delta: &Delta<PodClique>) -> bool {
-    let is_updating = |clique: &Option<Arc<PodClique>>| clique.as_deref().is_some_and(is_updating);
+    let is_updating = |clique: &Option<Arc<PodClique>>| clique.as_deref().is_some_and(PodClique::is_updating);
     is_updating(&delta.new) && !is_updating(&delta.old)
 }
 
@@ -87,7 +76,7 @@ pub(crate) fn has_begun(delta: &Delta<PodClique>) -> bool {
 pub(crate) fn may_be_next_turn(cliques: &Cache<PodClique>, delta: &Delta<SlimPod>) -> bool {
     let Delta { old: Some(old), new: Some(new) } = delta else { return false };
     let clique = || cliques.get(new.metadata.namespace.as_deref()?, labelled_clique(&new.metadata)?);
-    old.is_ready() != new.is_ready() && clique().is_some_and(|clique| is_updating(&clique))
+    old.is_ready() != new.is_ready() && clique().is_some_and(|clique| clique.is_updating())
 }
 
 /// The number of live pods that the update replaces.
@@ -105,7 +94,9 @@ pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
 /// update that has ended, while a pod is being replaced.
 pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32, &SlimPod>) -> BTreeSet<i32> {
     let clique = &observed.clique;
-    let is_begun = |target: &Target<'_>| target.has_turn() && target.progress().is_some_and(is_in_progress);
+    let is_begun = |target: &Target<'_>| {
+        target.has_turn() && target.progress().is_some_and(PodCliqueUpdateProgress::is_in_progress)
+    };
     let Some(target) = Target::of(clique).filter(is_begun) else { return BTreeSet::new() };
     let Some(bounds) = UpdateBounds::of(clique).ok().filter(|bounds| !bounds.paused) else { return BTreeSet::new() };
     if is_member(clique) {
@@ -161,7 +152,7 @@ pub(crate) fn last_progress(observed: &ObservedClique) -> Option<Timestamp> {
 /// The time until a pod becomes available for the update in progress, or until its deadline. No watch event shows either.
 pub(crate) fn delay(observed: &ObservedClique) -> Option<Duration> {
     let status = observed.clique.status.as_ref()?;
-    let progress = status.update_progress.as_ref().filter(|progress| is_in_progress(progress))?;
+    let progress = status.update_progress.as_ref().filter(|progress| progress.is_in_progress())?;
     let bounds = UpdateBounds::of(&observed.clique).ok()?;
     let deadline = exceeded_at(progress, &bounds).filter(|_| !bounds.paused);
     let target = Target::of(&observed.clique)?;

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::plan::{Target, exceeded_at, is_in_progress, is_member, last_progress};
+use super::plan::{Target, exceeded_at, is_member, last_progress};
 use crate::observed::ObservedClique;
 
 /// The condition has this many characters of the kubelet's message.
@@ -87,7 +87,7 @@ pub(crate) fn state(
         let conditions = observed.clique.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         find_status_condition(conditions, UPDATE_IN_PROGRESS).is_some()
     };
-    let Some(progress) = progress.filter(|progress| is_in_progress(progress)) else {
+    let Some(progress) = progress.filter(|progress| progress.is_in_progress()) else {
         return has_condition().then_some(UpdateState::Ended);
     };
     let bounds = match UpdateBounds::of(&observed.clique) {

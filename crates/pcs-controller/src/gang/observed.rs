@@ -5,8 +5,6 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodClique;
 use grove_controller::children::ByName;
 
-use crate::update::ReportsProgress;
-
 /// A gang and the cliques whose pods belong to it, as in the caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {

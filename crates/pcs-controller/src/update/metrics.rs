@@ -9,8 +9,6 @@ use grove_runtime::caches::{Cache, Delta};
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{Histogram, HistogramOpts};
 
-use super::turns::is_in_progress;
-
 /// Half a minute to a day.
 const DURATION_BUCKETS: [f64; 10] =
     [30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 4.0 * 3600.0, 12.0 * 3600.0, 24.0 * 3600.0];
@@ -93,7 +91,7 @@ pub(crate) fn register_gauges(manager: &Manager, sets: &Cache<PodCliqueSet>) -> 
 /// For how many seconds each update with this reason has made no progress.
 fn waits(sets: &Cache<PodCliqueSet>, reason: &str, now: Timestamp) -> Vec<u64> {
     let wait = |set: &PodCliqueSet| {
-        let status = set.status.as_ref().filter(|status| is_in_progress(status))?;
+        let status = set.status.as_ref().filter(|status| status.is_updating())?;
         find_status_condition(&status.conditions, UPDATE_IN_PROGRESS).filter(|condition| condition.reason == reason)?;
         let progress = status.update_progress.as_ref()?;
         let since = progress.last_progressed_at.as_ref().or(progress.update_started_at.as_ref())?;

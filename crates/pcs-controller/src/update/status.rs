@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::turns::{has_other_template, is_in_progress};
+use super::turns::has_other_template;
 use crate::children::clique;
 
 /// The message has this many names; it only counts the others.
@@ -46,7 +46,7 @@ pub(crate) fn set_progress(
 ) -> Option<PodCliqueSetUpdateProgress> {
     let status = set.status.clone().unwrap_or_default();
     let is_rolling = !set.spec.is_updated_on_delete();
-    let is_forgotten = is_rolling && facts.has_waiting_replicas && !is_in_progress(&status);
+    let is_forgotten = is_rolling && facts.has_waiting_replicas && !status.is_updating();
     let begins = has_other_template(&status, facts.hash) || is_forgotten;
     let is_resumed = was_paused(&status.conditions) && !set.spec.rolling_update().paused;
     let old = status.update_progress;

@@ -8,10 +8,12 @@ use grove_api_types::expansion::{GroupReplica, Revision, SetReplica};
 use grove_api_types::hash::is_of_this_version;
 use grove_api_types::names::{PodCliqueSetName, RevisionName};
 use grove_api_types::rolling_update::{Availability, Bounds, Unit, next_units};
-use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus};
+use grove_api_types::v1alpha1::{PodCliqueSet, PodCliqueSetStatus};
 use grove_controller::children::DesiredChild;
 use grove_controller::plan::Waiting;
+use grove_controller::predicates;
 use grove_runtime::caches::Delta;
+use kube::Resource;
 
 /// A replica in an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,41 +56,26 @@ pub(crate) fn earlier_revisions(
 /// Whether the status of the set shows that Grove is replacing its pods by those of the template with this hash.
 pub(crate) fn is_open(set: &PodCliqueSet, hash: &str) -> bool {
     let Some(status) = set.status.as_ref().filter(|_| !set.spec.is_updated_on_delete()) else { return false };
-    status.current_generation_hash.as_deref() == Some(hash) && is_in_progress(status)
+    status.current_generation_hash.as_deref() == Some(hash) && status.is_updating()
 }
 
 /// Whether a set begins or ends an update.
 pub(crate) fn has_changed(delta: &Delta<PodCliqueSet>) -> bool {
     let state = |set: &Option<Arc<PodCliqueSet>>| {
         let status = set.as_ref()?.status.as_ref()?;
-        Some((status.current_generation_hash.clone(), is_in_progress(status)))
+        Some((status.current_generation_hash.clone(), status.is_updating()))
     };
     state(&delta.old) != state(&delta.new)
 }
 
-/// An object whose status reports the progress of its update.
-pub(crate) trait ReportsProgress {
-    /// Whether the status reports an update in progress.
-    fn is_updating(&self) -> bool;
-}
-
-impl ReportsProgress for PodClique {
-    fn is_updating(&self) -> bool {
-        let progress = self.status.as_ref().and_then(|status| status.update_progress.as_ref());
-        progress.is_some_and(|progress| progress.update_ended_at.is_none())
-    }
-}
-
-impl ReportsProgress for PodCliqueScalingGroup {
-    fn is_updating(&self) -> bool {
-        let progress = self.status.as_ref().and_then(|status| status.update_progress.as_ref());
-        progress.is_some_and(|progress| progress.update_ended_at.is_none())
-    }
+/// Whether a child of a set or group was changed or deleted, or its update has ended: then it may be the turn of the next replica.
+pub(crate) fn child_needs_reconcile<K: Resource>(delta: &Delta<K>, is_updating: fn(&K) -> bool) -> bool {
+    predicates::needs_reconcile(delta) || ends_update(delta, is_updating)
 }
 
 /// Whether the update of a child has just ended.
-pub(crate) fn ends_update<K: ReportsProgress>(delta: &Delta<K>) -> bool {
-    let is_updating = |child: &Option<Arc<K>>| child.as_deref().is_some_and(K::is_updating);
+fn ends_update<K>(delta: &Delta<K>, is_updating: fn(&K) -> bool) -> bool {
+    let is_updating = |child: &Option<Arc<K>>| child.as_deref().is_some_and(is_updating);
     is_updating(&delta.old) && delta.new.is_some() && !is_updating(&delta.new)
 }
 
@@ -96,10 +83,6 @@ pub(crate) fn ends_update<K: ReportsProgress>(delta: &Delta<K>) -> bool {
 pub(super) fn has_other_template(status: &PodCliqueSetStatus, hash: &str) -> bool {
     let current = status.current_generation_hash.as_deref();
     current.is_some_and(|current| current != hash && is_of_this_version(current))
-}
-
-pub(super) fn is_in_progress(status: &PodCliqueSetStatus) -> bool {
-    status.update_progress.as_ref().is_some_and(|progress| progress.update_ended_at.is_none())
 }
 
 /// A replica of a set or of a scaling group.
@@ -181,6 +164,7 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
+    use grove_api_types::v1alpha1::PodClique;
     use serde_json::{Value, json};
 
     use super::*;
@@ -195,9 +179,12 @@ mod tests {
             Some(Arc::new(serde_json::from_value::<PodClique>(clique).unwrap()))
         };
         let (open, ended) = (|| clique(Value::Null), || clique(json!("2026-01-01T00:00:00Z")));
-        assert!(ends_update(&Delta { old: open(), new: ended() }));
-        assert!(!ends_update(&Delta { old: open(), new: open() }));
-        assert!(!ends_update(&Delta { old: ended(), new: ended() }));
-        assert!(!ends_update(&Delta { old: open(), new: None }), "a deletion has a trigger of its own");
+        assert!(ends_update(&Delta { old: open(), new: ended() }, PodClique::is_updating));
+        assert!(!ends_update(&Delta { old: open(), new: open() }, PodClique::is_updating));
+        assert!(!ends_update(&Delta { old: ended(), new: ended() }, PodClique::is_updating));
+        assert!(
+            !ends_update(&Delta { old: open(), new: None }, PodClique::is_updating),
+            "a deletion has a trigger of its own"
+        );
     }
 }

@@ -90,3 +90,17 @@ pub struct PodsSelectedToUpdate {
     #[schemars(with = "Option<Vec<String>>")]
     pub completed: Vec<String>,
 }
+
+impl PodCliqueUpdateProgress {
+    /// Whether the update has not ended.
+    pub fn is_in_progress(&self) -> bool {
+        self.update_ended_at.is_none()
+    }
+}
+
+impl PodCliqueStatus {
+    /// Whether it reports an update in progress.
+    pub fn is_updating(&self) -> bool {
+        self.update_progress.as_ref().is_some_and(PodCliqueUpdateProgress::is_in_progress)
+    }
+}

@@ -125,3 +125,17 @@ pub struct PodCliqueSetReplicaUpdateProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
 }
+
+impl PodCliqueSetUpdateProgress {
+    /// Whether the update has not ended.
+    pub fn is_in_progress(&self) -> bool {
+        self.update_ended_at.is_none()
+    }
+}
+
+impl PodCliqueSetStatus {
+    /// Whether it reports an update in progress.
+    pub fn is_updating(&self) -> bool {
+        self.update_progress.as_ref().is_some_and(PodCliqueSetUpdateProgress::is_in_progress)
+    }
+}

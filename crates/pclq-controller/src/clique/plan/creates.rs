@@ -7,13 +7,12 @@ use grove_api_types::names::PodName;
 use grove_controller::plan::{ManifestTemplate, SlowStart, Stage, Step};
 
 use super::names::Names;
-use super::replacement;
+use super::{replacement, with_event};
 use crate::clique::desired::PodTemplate;
 use crate::clique::observed::Observed;
 use crate::observed::CliqueIdentity;
 use crate::stage::{self, MAX_STEPS};
 use crate::startup;
-use crate::update;
 use crate::write_history::is_pending;
 
 /// The creates of one plan.
@@ -65,15 +64,9 @@ pub(super) fn pods(observed: &Observed, identity: &CliqueIdentity, free: &[i32])
         Step::create_from_template(template.target(name), shared, index)
     };
     let stage = Stage::new(stage::PODS, missing.into_iter().map(create)).with_slow_start(slow_start);
-    PodCreates { stage: with_create_events(stage, update::is_updating(&observed.clique)), has_more }
-}
-
-/// While an update replaces pods, its progress is in the status, and only a failure causes an event.
-fn with_create_events(stage: Stage, is_updating: bool) -> Stage {
-    if is_updating {
-        return stage.with_failure_event(events::POD_CREATE_FAILED);
-    }
-    stage.with_event(events::POD_CREATE_SUCCESSFUL, events::POD_CREATE_FAILED, "Created")
+    let reasons = (events::POD_CREATE_SUCCESSFUL, events::POD_CREATE_FAILED);
+    let stage = with_event(stage, observed, reasons, "Created");
+    PodCreates { stage, has_more }
 }
 
 /// The position of the create that a retry sends if the API server rejects the first one: that behind the last create of the attempt

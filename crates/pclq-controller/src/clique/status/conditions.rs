@@ -26,7 +26,7 @@ pub(super) fn set_all(
     progress: Option<&PodCliqueUpdateProgress>,
     now: Timestamp,
 ) {
-    let is_updating = progress.is_some_and(update::is_in_progress);
+    let is_updating = progress.is_some_and(PodCliqueUpdateProgress::is_in_progress);
     let rejection = rejection_message(result, &observed.all_backed_off(), RejectedObjects::Counted);
     let computed = [
         (conditions::POD_CLIQUE_SCHEDULED, scheduled_condition(observed)),

@@ -9,7 +9,6 @@ use grove_api_types::v1alpha1::PodClique;
 use grove_api_types::{events, mnnvl};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
-use grove_controller::predicates;
 use grove_runtime::caches::Delta;
 use grove_runtime::rbac::PolicyRule;
 use kube::ResourceExt;
@@ -63,9 +62,8 @@ impl ChildKind for PodCliques {
         pod_clique::patch(live, desired)
     }
 
-    /// Also at the end of an update: it may be the turn of the next replica.
     fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
-        predicates::needs_reconcile(delta) || update::ends_update(delta)
+        update::child_needs_reconcile(delta, PodClique::is_updating)
     }
 }
 

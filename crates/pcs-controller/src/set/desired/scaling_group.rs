@@ -7,7 +7,6 @@ use grove_api_types::names::PodCliqueSetName;
 use grove_api_types::v1alpha1::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, PodCliqueSet};
 use grove_controller::children::{ChildEvents, ChildKind, DesiredChild};
 use grove_controller::plan::Step;
-use grove_controller::predicates;
 use grove_runtime::caches::Delta;
 use grove_runtime::rbac::{PolicyRule, Verb};
 use kube::ResourceExt;
@@ -63,9 +62,8 @@ impl ChildKind for ScalingGroups {
         patch(live, &desired, difference(live, &desired, |group| &group.spec))
     }
 
-    /// Also at the end of an update: it may be the turn of the next replica.
     fn needs_reconcile(delta: &Delta<Self::Object>) -> bool {
-        predicates::needs_reconcile(delta) || update::ends_update(delta)
+        update::child_needs_reconcile(delta, PodCliqueScalingGroup::is_updating)
     }
 }
 
