@@ -237,8 +237,8 @@ pub async fn reconcile<R: Reconciler>(object: Arc<Object<R>>, ctx: Arc<Context<R
     let snapshot = R::dereference(&ctx, observed, now).await?;
     let Executed { snapshot, plan, result } = R::execute(&ctx, &object, snapshot, now).await;
     let status = |result: &ExecutionResult| R::status(&snapshot, &plan, result, now);
-    let (pending_creates, is_terminating) = (snapshot.pending_creates(), snapshot.omits_status());
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates: Some(&pending_creates), is_terminating };
+    let (pending_creates, omits_status) = (snapshot.pending_creates(), snapshot.omits_status());
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates: Some(&pending_creates), omits_status };
     let requeue = ctx.status_writer.write_after(&*object, executed, status).await?;
     snapshot.read_errors().into_error(requeue).map_or(Ok(requeue), Err)
 }

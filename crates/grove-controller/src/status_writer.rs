@@ -26,8 +26,8 @@ pub struct ExecutedPlan<'a> {
     pub result: ExecutionResult,
     /// The creates with watch events that were pending before the execution; `None` for a kind without children.
     pub pending_creates: Option<&'a PendingCreates>,
-    /// Whether the object is terminating, or is about to be deleted with its owner. Such an object gets no status.
-    pub is_terminating: bool,
+    /// Whether the object gets no status, because it is terminating or is about to be deleted with its owner.
+    pub omits_status: bool,
 }
 
 /// Writes the statuses of the objects of one controller.
@@ -75,11 +75,11 @@ impl StatusWriter {
         K: Resource<DynamicType = ()> + HasStatus,
         K::Status: Serialize + PartialEq + Default,
     {
-        let ExecutedPlan { plan, result, pending_creates, is_terminating } = executed;
+        let ExecutedPlan { plan, result, pending_creates, omits_status } = executed;
         let has_pending_creates = pending_creates.is_some_and(|pending| !pending.is_empty());
         let is_stale = result.has_pending_watch_events() || has_pending_creates;
-        let stale_delay = self.limiter.withhold(object, is_stale && !is_terminating);
-        let (requeue, written) = if is_terminating {
+        let stale_delay = self.limiter.withhold(object, is_stale && !omits_status);
+        let (requeue, written) = if omits_status {
             self.forget(object);
             (Requeue::AwaitChange, Ok(()))
         } else if let Some(delay) = stale_delay {
@@ -267,13 +267,13 @@ mod tests {
         (writer, log): &(StatusWriter, mock_api_server::RequestLog),
         result: ExecutionResult,
         pending: bool,
-        is_terminating: bool,
+        omits_status: bool,
     ) -> (Option<Requeue>, usize) {
         let example = Example { metadata: object().metadata, status: None };
         let child = ChildKey { kind: "ConfigMap".to_owned(), name: "a".to_owned() };
         let pending = PendingCreates { children: pending.then_some(child).into_iter().collect() };
         let (plan, pending_creates) = (Plan::new(), Some(&pending));
-        let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating };
+        let executed = ExecutedPlan { plan: &plan, result, pending_creates, omits_status };
         let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
         let (before, requeue) = (log.requests().len(), writer.write_after(&example, executed, status).await);
         (requeue.ok(), log.requests().len() - before)
@@ -322,7 +322,7 @@ mod tests {
         for code in [200, 500] {
             let (writer, _log) = writer(code);
             let result = created(Some(403));
-            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, omits_status: false };
             let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
             let error = writer.write_after(&example, executed, status).await.unwrap_err();
             assert_eq!(error.requeue(), Requeue::After(deadline), "{error}");
@@ -331,7 +331,7 @@ mod tests {
         let (writer, _log) = writer(200);
         writer.limiter.record_write(&example);
         let (plan, result) = (Plan::new(), created(Some(403)));
-        let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+        let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, omits_status: false };
         let minor = |_: &ExecutionResult| (status(1), StatusChange::Minor);
         let error = writer.write_after(&example, executed, minor).await.unwrap_err();
         assert_eq!(error.requeue(), Requeue::StatusAfter(MIN_INTERVAL));
@@ -344,7 +344,7 @@ mod tests {
         for (code, expected) in [(None, Requeue::After(delay)), (Some(500), Requeue::AwaitChange)] {
             let (writer, _log) = writer(200);
             let result = created(code);
-            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, is_terminating: false };
+            let executed = ExecutedPlan { plan: &plan, result, pending_creates: None, omits_status: false };
             let status = |_: &ExecutionResult| (status(1), StatusChange::Significant);
             let requeue = writer.write_after(&example, executed, status).await;
             assert_eq!(requeue.unwrap_or_else(|error| error.requeue()), expected);

@@ -28,23 +28,23 @@ use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
 mod decision;
+mod gang_decisions;
 mod gang_pods;
 mod gangs_of_set;
 pub(crate) mod live_reads;
 mod pod_group;
-mod pod_groups;
 
 #[cfg(test)]
 mod tests;
 
 use self::decision::GangCliques;
 pub(crate) use self::decision::latest;
+pub(crate) use self::gang_decisions::{GangDecisions, gang_pending, gang_unreadable};
 #[cfg(test)]
 pub(crate) use self::gang_pods::{BoundPod, BoundPods};
 use self::gang_pods::{GangPods, scheduled};
-pub(crate) use self::gangs_of_set::{GangsOfSet, pod_groups};
+pub(crate) use self::gangs_of_set::{GangsOfSet, gang_decisions};
 pub(crate) use self::pod_group::SlimPodGroup;
-pub(crate) use self::pod_groups::{PodGroups, gang_pending, gang_unreadable};
 
 /// What this process has decided about the incarnations of gangs. A clone shares it.
 #[derive(Clone, Debug)]

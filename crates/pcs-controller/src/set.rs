@@ -111,15 +111,15 @@ impl Reconciler for SetReconciler {
     async fn dereference(ctx: &Context, mut observed: Observed, now: Timestamp) -> Result<Observed, ReconcileError> {
         confirm_topology(ctx, &mut observed).await?;
         Box::pin(assign_revisions(ctx, &mut observed)).await?;
-        observe::decide_pod_groups(ctx, &mut observed, now);
-        live_reads::close_decisions(&ctx.client(), &observed.set, &mut observed.pod_groups, now).await?;
+        observe::decide_gangs(ctx, &mut observed, now);
+        live_reads::close_decisions(&ctx.client(), &observed.set, &mut observed.gang_decisions, now).await?;
         observed.retain_topologies_of_bound_gangs();
         // On the heap: with it, the future of a reconcile would be large.
         Box::pin(dereference_identity(ctx, &mut observed)).await?;
         let (client, keys) = (ctx.client(), observed.templates_to_read());
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
-        observe::record_pod_groups(ctx, &observed);
+        observe::record_gang_decisions(ctx, &observed);
         Ok(observed)
     }
 

@@ -7,7 +7,7 @@ mod observed;
 mod pack_affinities;
 pub(crate) mod status;
 
-pub(crate) use desired::{constrained_spec, pod_groups, set_constraints};
+pub(crate) use desired::{constrained_spec, gang_pod_groups, set_constraints};
 pub(crate) use informers::{SETS_BY_TOPOLOGY, Topologies, get_live, rules};
 pub(crate) use observed::{GangConstraints, GangTopologies};
 pub(crate) use pack_affinities::pack_affinities;

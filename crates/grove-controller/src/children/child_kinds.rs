@@ -362,12 +362,12 @@ fn plan<C: ChildKind>(
         let DesiredChild { name, failure_domain, blocked_by, is_kept, build } = desired;
         match (children.get::<C::Object>(&name), blocked_by) {
             (None, Some(reason)) => {
-                if !filter.omits_create_for_namespace() {
+                if !filter.omit_for_namespace() {
                     waiting.insert(reason());
                 }
             }
             (None, None) => {
-                if filter.allows_create(&kind, &name, failure_domain) {
+                if filter.admit_create(&kind, &name, failure_domain) {
                     missing.push(MissingChild { position, failure_domain, build });
                 }
             }
@@ -375,7 +375,7 @@ fn plan<C: ChildKind>(
             (Some(live), _) => {
                 let is_patch = |step: &Step| matches!(step, Step::Patch(_));
                 let patch = C::patch(live, build());
-                if let Some(patch) = patch.filter(|step| !is_patch(step) || filter.allows_patch(&kind, &name)) {
+                if let Some(patch) = patch.filter(|step| !is_patch(step) || filter.admit_patch(&kind, &name)) {
                     budget.patches.spend(&patch);
                     steps.push((position, patch));
                 }

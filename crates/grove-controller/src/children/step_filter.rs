@@ -83,8 +83,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         Self { is_namespace_terminating, ..self }
     }
 
-    /// Whether the plan creates or adopts a child that does not exist. `kind` is its [`group_kind`].
-    pub(super) fn allows_create(&mut self, kind: &str, name: &str, failure_domain: Option<i32>) -> bool {
+    /// Admits the create or the adoption of a child that does not exist, or records why the plan omits it. `kind` is its [`group_kind`].
+    pub(super) fn admit_create(&mut self, kind: &str, name: &str, failure_domain: Option<i32>) -> bool {
         let conflict = self.conflict(kind, name);
         if conflict.is_some_and(|conflict| conflict.is_adoptable(self.conflicts.labels)) {
             return true;
@@ -100,7 +100,7 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
             self.omit_create(failure_domain);
             return false;
         }
-        if self.omits_create_for_namespace() || is_pending {
+        if self.omit_for_namespace() || is_pending {
             return false;
         }
         !failure_domain.is_some_and(|domain| self.blocked_domains.contains(&domain))
@@ -127,8 +127,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.backed_off.retried_kinds.contains(kind).then_some(SlowStart::RETRY_AFTER_QUOTA)
     }
 
-    /// Whether the plan omits the create of a missing child because the namespace is terminating.
-    pub(super) fn omits_create_for_namespace(&mut self) -> bool {
+    /// Omits the create of a missing child if the namespace is terminating, and records it.
+    pub(super) fn omit_for_namespace(&mut self) -> bool {
         self.omits_for_namespace |= self.is_namespace_terminating;
         self.is_namespace_terminating
     }
@@ -146,8 +146,8 @@ impl<'a, Owner: Resource<DynamicType = ()>> StepFilter<'a, Owner> {
         self.conflicts_by_name.get(name)?.iter().find(of_kind).copied()
     }
 
-    /// Whether the plan changes a child that differs from the desired one.
-    pub(super) fn allows_patch(&mut self, kind: &str, name: &str) -> bool {
+    /// Admits the patch of a child that differs from the desired one, or records why the plan omits it.
+    pub(super) fn admit_patch(&mut self, kind: &str, name: &str) -> bool {
         let conflict = self.conflict(kind, name);
         let unreadable = conflict.filter(|conflict| conflict.unreadable.is_some());
         self.await_conflict(unreadable);

@@ -19,7 +19,7 @@ use kube::ResourceExt;
 
 use super::decision::GangState;
 use super::gang_pods::GangPods;
-use super::{Incarnations, PodGroups, cliques_of_gang};
+use super::{GangDecisions, Incarnations, cliques_of_gang};
 use crate::topology::{GangConstraints, GangTopologies, constrained_spec};
 use crate::update::Turns;
 
@@ -38,16 +38,16 @@ pub(crate) struct GangsOfSet<'a> {
 }
 
 /// The `PodGroup`s of the gangs of the set. The cliques of a gang that has none and gets none are not read.
-pub(crate) fn pod_groups(
+pub(crate) fn gang_decisions(
     incarnations: &Incarnations,
     cliques: &Cache<PodClique>,
     belongs_to_set: impl Fn(&PodClique) -> bool,
     gangs_of_set: &GangsOfSet<'_>,
     now: Timestamp,
-) -> PodGroups {
+) -> GangDecisions {
     let GangsOfSet { set, children, topologies, turns, .. } = *gangs_of_set;
     let applies = incarnations.apply_to(set, Scheduler::of_set(set).unwrap_or(gangs_of_set.default_scheduler));
-    let mut pod_groups = PodGroups::default();
+    let mut gang_decisions = GangDecisions::default();
     let (namespace, mut choices) = (set.namespace().unwrap_or_default(), incarnations.choices(set));
     let requested = incarnations.requested_restarts(set);
     let replicas = gangs_of_set.replicas.iter();
@@ -84,9 +84,9 @@ pub(crate) fn pod_groups(
             restarts,
             choice: choices.remove(name).unwrap_or_default(),
         };
-        pod_groups.decide(state, earlier.filter(|_| !restarts), now);
+        gang_decisions.decide(state, earlier.filter(|_| !restarts), now);
     }
-    pod_groups
+    gang_decisions
 }
 
 /// The `PodGroup` that the annotations of an existing gang name, and why they cannot be read. Then the fields are the default ones.

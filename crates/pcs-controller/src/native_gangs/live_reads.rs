@@ -22,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::gang_pods::{BoundPod, BoundPods};
-use super::{PodGroups, SlimPodGroup};
+use super::{GangDecisions, SlimPodGroup};
 
 /// Only the fields that are read, because any client may write values into the others that cannot be decoded.
 #[derive(Default, Deserialize)]
@@ -57,25 +57,25 @@ const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Faile
 pub(crate) async fn close_decisions(
     client: &Client,
     set: &PodCliqueSet,
-    pod_groups: &mut PodGroups,
+    gang_decisions: &mut GangDecisions,
     now: Timestamp,
 ) -> Result<(), ReconcileError> {
-    if pod_groups.needs_cliques() {
+    if gang_decisions.needs_cliques() {
         let gangs = gangs_with_cliques(client, set).await.unwrap_or_else(log);
         if let Some(gangs) = gangs {
-            pod_groups.close_with_cliques(&gangs);
+            gang_decisions.close_with_cliques(&gangs);
         }
     }
-    let open: Vec<&str> = pod_groups.need_bound_pods().collect();
+    let open: Vec<&str> = gang_decisions.need_bound_pods().collect();
     if !open.is_empty()
         && let Some(bound) = bound_pods(client, set, &open).await.unwrap_or_else(log)
     {
-        pod_groups.close_with_bound_pods(&bound, now);
+        gang_decisions.close_with_bound_pods(&bound, now);
     }
-    let Some(next) = pod_groups.key_to_confirm() else { return Ok(()) };
+    let Some(next) = gang_decisions.key_to_confirm() else { return Ok(()) };
     let stores_key = stores_key(client, set, next).await;
     if !stores_key.map_err(|error| ReconcileError::read(&next.name, &error))? {
-        pod_groups.drop_keys();
+        gang_decisions.drop_keys();
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(super) fn observe(ctx: &Context, group: &PodCliqueScalingGroup) -> Observed 
         observed.backed_off = ctx.children.backed_off(group);
     }
     (observed.active_gangs, observed.name_conflicts) = gangs_and_conflicts(ctx, &observed);
-    (observed.undecided_gangs, observed.pod_groups, observed.gang_revisions) = incarnations(ctx, &observed);
+    (observed.undecided_gangs, observed.pod_group_names, observed.gang_revisions) = incarnations(ctx, &observed);
     let active = observed.active_gangs.iter().filter_map(|gang| caches.gangs.get(&group.namespace()?, gang));
     let active: Vec<_> = active.collect();
     let cliques = observed.children.of_kind::<PodClique>().map(AsRef::as_ref);
@@ -102,7 +102,7 @@ fn incarnations(
     ctx: &Context,
     observed: &Observed,
 ) -> (BTreeMap<String, Waiting>, BTreeMap<String, String>, BTreeMap<i32, String>) {
-    let (caches, mut undecided, mut pod_groups) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
+    let (caches, mut undecided, mut pod_group_names) = (&ctx.caches, BTreeMap::new(), BTreeMap::new());
     let mut revisions = BTreeMap::new();
     let Some(expansion) = observed.expansion().filter(|_| !observed.is_terminating()) else {
         return Default::default();
@@ -120,7 +120,7 @@ fn incarnations(
             let of_clique = live.and_then(|live| live.annotations().get(labels::POD_GROUP));
             // The set restores the annotation of the gang if a user has edited it.
             if let Some(pod_group) = latest(name, of_gang.as_ref(), of_clique) {
-                pod_groups.insert(clique.name.to_string(), pod_group);
+                pod_group_names.insert(clique.name.to_string(), pod_group);
             }
         }
         let revision = gang.as_deref().and_then(|gang| gang.labels().get(labels::GENERATION_HASH));
@@ -141,7 +141,7 @@ fn incarnations(
             undecided.insert(name.to_owned(), gang_pending(name));
         }
     }
-    (undecided, pod_groups, revisions)
+    (undecided, pod_group_names, revisions)
 }
 
 /// The groups of one replica of `set`.

@@ -57,7 +57,7 @@ pub(crate) struct GroupExpansion<'a> {
     /// The gangs among them of which the set must decide the `PodGroup` first, or with unreadable annotations, and the reason for the user.
     pub(crate) undecided_gangs: &'a BTreeMap<String, Waiting>,
     /// The `PodGroup`s that its cliques name, by the names of the cliques.
-    pub(crate) pod_groups: &'a BTreeMap<String, String>,
+    pub(crate) pod_group_names: &'a BTreeMap<String, String>,
     /// The pod affinities of its cliques, by the names of the cliques.
     pub(crate) pack_affinities: &'a BTreeMap<String, String>,
     /// The compute domains that the replica of the set waits for.
@@ -101,7 +101,7 @@ pub(crate) struct Observed {
     /// `PodGroup` that the gang names is the current one. Also those with annotations that cannot be read. With the reason for the user.
     pub(crate) undecided_gangs: BTreeMap<String, Waiting>,
     /// The `PodGroup`s of the workload API that its cliques name, by the names of the cliques.
-    pub(crate) pod_groups: BTreeMap<String, String>,
+    pub(crate) pod_group_names: BTreeMap<String, String>,
     /// The hashes of the revisions of scaled gangs with a `PodGroup`, by the indices of their replicas. The set begins the next incarnation of such
     /// a gang together with its revision, before the replica gets its turn.
     pub(crate) gang_revisions: BTreeMap<i32, String>,
@@ -145,7 +145,7 @@ impl Observed {
             children,
             active_gangs: BTreeSet::new(),
             undecided_gangs: BTreeMap::new(),
-            pod_groups: BTreeMap::new(),
+            pod_group_names: BTreeMap::new(),
             gang_revisions: BTreeMap::new(),
             pack_affinities: BTreeMap::new(),
             awaited_domains: AwaitedDomains::default(),
@@ -397,7 +397,7 @@ impl Observed {
             turns: &self.turns,
             active_gangs: &self.active_gangs,
             undecided_gangs: &self.undecided_gangs,
-            pod_groups: &self.pod_groups,
+            pod_group_names: &self.pod_group_names,
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
             identity_conflict: self.identity_conflict.as_ref(),

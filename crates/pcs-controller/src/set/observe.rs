@@ -22,7 +22,7 @@ use crate::children::by_name;
 use crate::claims::{ClaimInputs, referenced_claims};
 use crate::compute_domains::AwaitedDomains;
 use crate::informers::PcsCaches;
-use crate::native_gangs::{Incarnations, pod_groups};
+use crate::native_gangs::{Incarnations, gang_decisions};
 use crate::startup::Identity;
 use crate::topology::GangTopologies;
 
@@ -67,21 +67,21 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
 }
 
 /// Decides which `PodGroup`s the gangs have. The topologies of the gangs are known now.
-pub(super) fn decide_pod_groups(ctx: &Context, observed: &mut Observed, now: Timestamp) {
+pub(super) fn decide_gangs(ctx: &Context, observed: &mut Observed, now: Timestamp) {
     if observed.is_terminating() || observed.exceeded_limit().is_some() {
         return;
     }
     let PcsCaches { incarnations, cliques, .. } = &ctx.caches;
     let belongs_to_set = |clique: &PodClique| ctx.caches.belongs_to(clique, &observed.set);
-    observed.pod_groups = pod_groups(incarnations, cliques, belongs_to_set, &observed.gangs(), now);
+    observed.gang_decisions = gang_decisions(incarnations, cliques, belongs_to_set, &observed.gangs(), now);
 }
 
 /// Remembers the decisions about the `PodGroup`s. If a gang or a clique has changed since the snapshot, its change may have triggered
 /// nothing, because the decisions that depend on it were unknown.
-pub(super) fn record_pod_groups(ctx: &Context, observed: &Observed) {
-    let Observed { set, pod_groups, .. } = observed;
+pub(super) fn record_gang_decisions(ctx: &Context, observed: &Observed) {
+    let Observed { set, gang_decisions, .. } = observed;
     let PcsCaches { incarnations, gangs, cliques, .. } = &ctx.caches;
-    incarnations.record(set, pod_groups.choices());
+    incarnations.record(set, gang_decisions.choices());
     // A request ends when the gang names the revision, when the gang is deleted, and when the set has a later revision.
     incarnations.retain_restarts(set, |gang, restart| {
         let gang = observed.children.get::<PodGang>(gang);
@@ -89,7 +89,7 @@ pub(super) fn record_pod_groups(ctx: &Context, observed: &Observed) {
         let is_current = restart.hash == observed.hash() || restart.generation > set.metadata.generation;
         is_current && gang.is_some_and(|gang| is_open(gang))
     });
-    if !pod_groups.agree_with(gangs, cliques, set.metadata.namespace.as_deref().unwrap_or_default()) {
+    if !gang_decisions.agree_with(gangs, cliques, set.metadata.namespace.as_deref().unwrap_or_default()) {
         incarnations.request_decision(set);
     }
 }

@@ -27,7 +27,7 @@ use kube::{Resource, ResourceExt};
 use crate::children::clique;
 use crate::claims::{ClaimInputs, ClaimsOwner, OwnedClaims, OwnerName, TemplateKey};
 use crate::compute_domains::AwaitedDomains;
-use crate::native_gangs::{GangsOfSet, PodGroups};
+use crate::native_gangs::{GangDecisions, GangsOfSet};
 use crate::startup::{Identity, IdentityOwner, identity_conflict};
 use crate::topology::{GangTopologies, pack_affinities};
 use crate::update::{self, History, ReplicaState, RevisionOwner, Turns};
@@ -60,7 +60,7 @@ pub(crate) struct SetExpansion<'a> {
     /// The scale that its base gangs record.
     pub(crate) recorded_scale: &'a RecordedScale,
     /// The `PodGroup`s of its gangs in the workload API.
-    pub(crate) pod_groups: &'a PodGroups,
+    pub(crate) gang_decisions: &'a GangDecisions,
     /// The topologies of its gangs.
     pub(crate) topologies: &'a GangTopologies,
     /// The pod affinities of its cliques, by the names of the cliques.
@@ -131,7 +131,7 @@ pub(crate) struct Observed {
     /// Whether its namespace is terminating. Then nothing is created, and no create waits for its retry.
     pub(crate) is_namespace_terminating: bool,
     /// The `PodGroup`s of its gangs in the workload API.
-    pub(crate) pod_groups: PodGroups,
+    pub(crate) gang_decisions: GangDecisions,
     /// Whether the configuration enables topology-aware scheduling.
     pub(crate) is_topology_enabled: bool,
     /// The topologies of its gangs.
@@ -169,7 +169,7 @@ impl Observed {
             backed_off: BackedOffCreates::default(),
             pending_creates: PendingCreates::default(),
             is_namespace_terminating: false,
-            pod_groups: PodGroups::default(),
+            gang_decisions: GangDecisions::default(),
             is_topology_enabled: false,
             topologies: GangTopologies::default(),
             pack_affinities: BTreeMap::new(),
@@ -292,7 +292,7 @@ impl Observed {
             turns: &self.turns,
             replicas: &self.replicas,
             recorded_scale: self.current_scale.recorded(),
-            pod_groups: &self.pod_groups,
+            gang_decisions: &self.gang_decisions,
             topologies: &self.topologies,
             pack_affinities: &self.pack_affinities,
             awaited_domains: &self.awaited_domains,
@@ -483,7 +483,7 @@ impl Observed {
 
     /// A live LIST has shown bound pods that the caches may lack: their gangs retain their topologies.
     pub(crate) fn retain_topologies_of_bound_gangs(&mut self) {
-        for gang in self.pod_groups.bound_gangs().filter_map(|gang| self.children.get::<PodGang>(gang)) {
+        for gang in self.gang_decisions.bound_gangs().filter_map(|gang| self.children.get::<PodGang>(gang)) {
             self.topologies.retain(gang);
         }
     }

@@ -50,7 +50,7 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
     let warning = claims::plan::template_warning(&plan, conditions);
     let plan = plan.with_warnings(warning);
     let has_open_decision =
-        observed.pod_groups.need_bound_pods().next().is_some() || observed.pod_groups.needs_cliques();
+        observed.gang_decisions.need_bound_pods().next().is_some() || observed.gang_decisions.needs_cliques();
     let plan = if has_open_decision { plan.requeue_after(DECISION_RETRY) } else { plan };
     // No watch event shows that the last pod with the token has ended.
     if observed.identity.is_in_use { plan.requeue_after(IDENTITY_RETRY) } else { plan }

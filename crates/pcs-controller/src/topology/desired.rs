@@ -15,14 +15,14 @@ use super::observed::{GangConstraints, GangTopologies};
 
 /// The pod groups and the constraints of the desired gang.
 pub(crate) fn constrained_spec(topologies: &GangTopologies, replica: &SetReplica, gang: &Gang<'_>) -> PodGangSpec {
-    let podgroups = pod_groups(gang);
+    let podgroups = gang_pod_groups(gang);
     let mut desired = PodGang::new(gang.name.as_str(), PodGangSpec { podgroups, ..PodGangSpec::default() });
     set_constraints(&mut desired, topologies, replica, gang);
     desired.spec
 }
 
 /// The pod groups of the desired gang, without constraints and pod references.
-pub(crate) fn pod_groups(gang: &Gang<'_>) -> Vec<GangPodGroup> {
+pub(crate) fn gang_pod_groups(gang: &Gang<'_>) -> Vec<GangPodGroup> {
     let pod_group = |clique: &&Clique| GangPodGroup {
         name: clique.name.to_string(),
         pod_references: Vec::new(),

@@ -306,7 +306,7 @@ async fn reconcile(writer: &StatusWriter, observed: &mut Observed) -> Requeue {
         (new.insert(status).clone(), change)
     };
     let (result, pending_creates) = (ExecutionResult::default(), Some(&observed.pending_creates));
-    let executed = ExecutedPlan { plan: &plan, result, pending_creates, is_terminating: false };
+    let executed = ExecutedPlan { plan: &plan, result, pending_creates, omits_status: false };
     let requeue = writer.write_after(&observed.topology, executed, status).await.expect("a reconcile");
     if requeue == Requeue::AwaitChange {
         observed.topology.status = new;

@@ -42,7 +42,7 @@ fn filtered(mut filter: StepFilter<'_, ConfigMap>) -> String {
     let mut plan = Plan::new();
     for (name, children) in [("services", ["0-service", "1-service"]), ("workers", ["0-worker", "1-worker"])] {
         let step = |(domain, child): (i32, &str)| {
-            let is_allowed = filter.allows_create("ConfigMap", child, Some(domain));
+            let is_allowed = filter.admit_create("ConfigMap", child, Some(domain));
             is_allowed.then(|| filter.adopt_or_create(wanted(child)))
         };
         let steps: Vec<_> = (0..).zip(children).filter_map(step).collect();
@@ -87,10 +87,10 @@ fn a_blocked_kind_is_not_created_and_blocks_later_stages_of_the_missing_children
     let pending_creates = PendingCreates { children: vec![pending] };
     let mut filter = StepFilter::new(none, &backed_off, &pending_creates);
     // The service 0 is missing, the watch event of 1 is pending, and 2 exists.
-    assert_eq!([0, 1].map(|index| filter.allows_create("Service", &index.to_string(), Some(index))), [false; 2]);
-    assert!(filter.allows_create("Secret", "0", Some(0)), "the same stage");
+    assert_eq!([0, 1].map(|index| filter.admit_create("Service", &index.to_string(), Some(index))), [false; 2]);
+    assert!(filter.admit_create("Secret", "0", Some(0)), "the same stage");
     filter.end_stage();
-    let allowed = [0, 1, 2].map(|index| filter.allows_create("Pod", &index.to_string(), Some(index)));
+    let allowed = [0, 1, 2].map(|index| filter.admit_create("Pod", &index.to_string(), Some(index)));
     assert_eq!(allowed, [false, true, true]);
 }
 
@@ -233,7 +233,7 @@ fn an_unreadable_object_is_not_patched() {
     let conflicts = NameConflicts { owner: &owner, conflicts: &conflicts, labels: &labels };
     let (backed_off, pending_creates) = (BackedOffCreates::default(), PendingCreates::default());
     let mut filter = StepFilter::new(conflicts.clone(), &backed_off, &pending_creates);
-    assert_eq!(["a", "b"].map(|name| filter.allows_patch("ConfigMap", name)), [false, true]);
+    assert_eq!(["a", "b"].map(|name| filter.admit_patch("ConfigMap", name)), [false, true]);
     expect![[r"
         wait: UnreadableObject ConfigMap a exists and could not be decoded: missing field `data`; correct or delete it
         requeue: after 10s

@@ -100,7 +100,7 @@ fn clique_of_replica(expansion: &GroupExpansion<'_>, replica: &GroupReplica, cli
     let of_group = Some((&*scaling_group.config, replica.index));
     let claims = CliqueClaims::of_clique(set, set_replica.index, of_group, &clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
-    let pod_group = expansion.pod_groups.get(clique.name.as_str()).map(String::as_str);
+    let pod_group = expansion.pod_group_names.get(clique.name.as_str()).map(String::as_str);
     let mut pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     let pod_specs = expansion.pod_specs.get_or_init(|| pod_specs(expansion));
     let of_revision = pod_specs.get(&replica.revision.hashes().generation_hash);

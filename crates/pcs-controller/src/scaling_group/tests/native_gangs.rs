@@ -31,7 +31,7 @@ fn cliques_of_an_undecided_gang_wait_and_others_name_the_pod_group_of_their_gang
     let mut observed = new(3);
     observed.undecided_gangs.insert("m-0-g-1".to_owned(), gang_pending("m-0-g-1"));
     for clique in ["m-0-g-0-p", "m-0-g-0-d"] {
-        observed.pod_groups.insert(clique.to_owned(), "m-0-1000".to_owned());
+        observed.pod_group_names.insert(clique.to_owned(), "m-0-1000".to_owned());
     }
     expect![[r"
         create m-0-g-0-p: m-0-1000
@@ -47,7 +47,7 @@ fn cliques_of_an_undecided_gang_wait_and_others_name_the_pod_group_of_their_gang
 fn existing_cliques_follow_their_gang_to_the_next_incarnation() {
     let mut observed = executed(new(2));
     for clique in ["m-0-g-0-p", "m-0-g-0-d"] {
-        observed.pod_groups.insert(clique.to_owned(), "m-0-1000".to_owned());
+        observed.pod_group_names.insert(clique.to_owned(), "m-0-1000".to_owned());
     }
     expect![[r#"
         patch PodClique m-0-g-0-p {"metadata":{"annotations":{"grove.io/pod-group":"m-0-1000"}}}

@@ -49,7 +49,7 @@ impl ChildKind for PodCliques {
                     desired.blocked_by(|| waiting)
                 } else if let Some(waiting) = conflict {
                     desired.blocked_by(|| waiting.clone())
-                } else if let Some(waiting) = expansion.pod_groups.pending(gang) {
+                } else if let Some(waiting) = expansion.gang_decisions.pending(gang) {
                     desired.blocked_by(|| waiting)
                 } else {
                     desired
@@ -78,7 +78,7 @@ fn clique_of_replica(expansion: &SetExpansion<'_>, replica: &SetReplica, clique:
     let pod_clique = pod_clique::with_compute_domain(pod_clique, domain.as_ref());
     let claims = CliqueClaims::of_clique(set, replica.index, None, &clique.template);
     let pod_clique = pod_clique::with_resource_claims(pod_clique, claims.as_ref());
-    let pod_group = expansion.pod_groups.of_cliques(replica.base_gang.as_str());
+    let pod_group = expansion.gang_decisions.of_cliques(replica.base_gang.as_str());
     let pod_clique = pod_clique::with_pod_group(pod_clique, pod_group, expansion.pack_affinities);
     if !expansion.turns.given.contains(&replica.index) {
         return pod_clique;

@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use crate::children::desired::{self, metadata};
 use crate::children::drift::{change_with_owners, difference, retain_equal_values, retain_keys};
 use crate::set::observed::{SetExpansion, SetOwner};
-use crate::topology::{pod_groups, set_constraints};
+use crate::topology::{gang_pod_groups, set_constraints};
 
 /// The base gang of each replica, and the scaled gangs of its scaling groups.
 pub(crate) struct PodGangs;
@@ -128,7 +128,7 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>)
     let (set, default_scheduler) = (expansion.set, expansion.default_scheduler);
     let scheduler = Scheduler::of_set(set).unwrap_or(default_scheduler);
     let current = replica.revision.hashes().generation_hash.as_str();
-    let revision = expansion.pod_groups.earlier_revision(gang.name.as_str()).unwrap_or(current);
+    let revision = expansion.gang_decisions.earlier_revision(gang.name.as_str()).unwrap_or(current);
     let own = [(labels::SCHEDULER_NAME, scheduler.name()), (labels::GENERATION_HASH, revision)];
     let own = desired::labels(&PodCliqueSetName::new(set.name_any()), Component::PodGang, own);
     let mut labels = user_entries(set.metadata.labels.as_ref());
@@ -136,13 +136,13 @@ fn pod_gang(expansion: &SetExpansion<'_>, replica: &SetReplica, gang: &Gang<'_>)
     let mut annotations = user_entries(set.metadata.annotations.as_ref());
     annotations.extend(labels::of(scheduler.gang_annotations().iter().copied().chain(scheduler.queue_of_cliques(set))));
     annotations
-        .extend(expansion.pod_groups.of_gang(gang.name.as_str()).map(PodGroupRef::annotations).unwrap_or_default());
+        .extend(expansion.gang_decisions.of_gang(gang.name.as_str()).map(PodGroupRef::annotations).unwrap_or_default());
     annotations.extend(recorded_scale(expansion, replica, gang).map(|scale| (labels::SCALE.to_owned(), scale)));
     let mut metadata = metadata(set, gang.name.as_str(), labels);
     metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let priority = &replica.revision.template.priority_class_name;
     let spec = PodGangSpec {
-        podgroups: pod_groups(gang),
+        podgroups: gang_pod_groups(gang),
         priority_class_name: (!priority.is_empty()).then(|| priority.clone()),
         ..PodGangSpec::default()
     };

@@ -11,11 +11,11 @@ use grove_runtime::caches::Cache;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::super::observe::{decide_pod_groups, observe, record_pod_groups};
+use super::super::observe::{decide_gangs, observe, record_gang_decisions};
 use super::*;
 use crate::informers::PcsCaches;
 use crate::informers::tests::{clique_of, manager_with};
-use crate::native_gangs::{BoundPod, BoundPods, Incarnations, pod_groups};
+use crate::native_gangs::{BoundPod, BoundPods, Incarnations, gang_decisions};
 use crate::set::Context;
 
 const NATIVE: &str = "
@@ -35,10 +35,10 @@ spec:
 pub(super) fn observe_at(milliseconds: i64, incarnations: &Incarnations, observed: &Observed) -> Observed {
     let cliques = observed.children.of_kind::<PodClique>().map(|clique| PodClique::clone(clique));
     let (cliques, now) = (Cache::from_objects(cliques), Timestamp::from_millisecond(milliseconds).expect("a time"));
-    let mut pod_groups = pod_groups(incarnations, &cliques, |_| true, &expanded(observed).gangs(), now);
-    pod_groups.close_with_cliques(&BTreeSet::new());
-    incarnations.record(&observed.set, pod_groups.choices());
-    Observed { pod_groups, pack_affinities: observed.pack_affinities_of_cliques(), ..observed.clone() }
+    let mut gang_decisions = gang_decisions(incarnations, &cliques, |_| true, &expanded(observed).gangs(), now);
+    gang_decisions.close_with_cliques(&BTreeSet::new());
+    incarnations.record(&observed.set, gang_decisions.choices());
+    Observed { gang_decisions, pack_affinities: observed.pack_affinities_of_cliques(), ..observed.clone() }
 }
 
 /// The steps for gangs and cliques, with their annotations.
@@ -65,7 +65,7 @@ pub(super) fn settled(incarnations: &Incarnations) -> Observed {
 }
 
 pub(super) fn needs_bound_pods(observed: &Observed) -> bool {
-    observed.pod_groups.need_bound_pods().next().is_some()
+    observed.gang_decisions.need_bound_pods().next().is_some()
 }
 
 /// The four pods of the incarnation 1000.
@@ -174,8 +174,8 @@ fn another_priority_is_recorded_if_no_pod_is_bound() {
         let mut open = observe_at(4000, &incarnations, &observed);
         assert!(needs_bound_pods(&open));
         let bound = if has_bound_pods { all_bound() } else { BTreeMap::new() };
-        open.pod_groups.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
-        incarnations.record(&open.set, open.pod_groups.choices());
+        open.gang_decisions.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
+        incarnations.record(&open.set, open.gang_decisions.choices());
         open
     };
     let bound = close(true);
@@ -207,7 +207,7 @@ fn a_clique_at_zero_is_not_demanded() {
     let close = |bound: BTreeMap<String, BoundPods>| {
         let mut open = observe_at(4000, &incarnations, &observed);
         assert!(needs_bound_pods(&open));
-        open.pod_groups.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
+        open.gang_decisions.close_with_bound_pods(&bound, Timestamp::from_millisecond(4000).expect("a time"));
         open
     };
     check(
@@ -242,9 +242,10 @@ async fn the_set_is_decided_again_if_a_clique_changed_in_the_meantime() {
         let cliques = Cache::from_objects([serde_json::from_value::<PodClique>(clique).expect("a clique")]);
         let mut observed = observe(&ctx, &yaml(NATIVE));
         let incarnations = Incarnations::of_served_api();
-        observed.pod_groups = pod_groups(&incarnations, &cliques, |_| true, &observed.gangs(), Timestamp::UNIX_EPOCH);
-        observed.pod_groups.close_with_bound_pods(&all_bound(), Timestamp::UNIX_EPOCH);
-        record_pod_groups(&ctx, &observed);
+        observed.gang_decisions =
+            gang_decisions(&incarnations, &cliques, |_| true, &observed.gangs(), Timestamp::UNIX_EPOCH);
+        observed.gang_decisions.close_with_bound_pods(&all_bound(), Timestamp::UNIX_EPOCH);
+        record_gang_decisions(&ctx, &observed);
         assert_eq!(requests.next().now_or_never().is_some(), is_requested);
     }
 }
@@ -287,8 +288,8 @@ async fn the_cliques_of_an_earlier_set_of_the_same_name_do_not_count() {
         let ctx = Context::new(&manager, caches.clone());
         assert!(manager.wait_for_cache_sync().await);
         let mut observed = observe(&ctx, &yaml(NATIVE));
-        decide_pod_groups(&ctx, &mut observed, Timestamp::UNIX_EPOCH);
-        assert_eq!(observed.pod_groups.is_next("m-0"), is_next, "{owner_uid}");
+        decide_gangs(&ctx, &mut observed, Timestamp::UNIX_EPOCH);
+        assert_eq!(observed.gang_decisions.is_next("m-0"), is_next, "{owner_uid}");
     }
 }
 
@@ -315,8 +316,8 @@ fn the_cliques_of_a_deleted_gang_keep_their_pod_group_also_if_native_gangs_no_lo
     observed.set.spec.template.cliques[0].spec.pod_spec.insert("schedulingGroup", json!({ "podGroupName": "own" }));
     observed.children.by_name_mut::<PodGang>().remove("m-0").expect("a gang");
     let observed = observe_at(4000, &incarnations, &observed);
-    assert_eq!(observed.pod_groups.of_cliques("m-0"), Some("m-0-1000"));
-    assert_eq!(observed.pod_groups.of_gang("m-0").map(|group| group.name.as_str()), Some("m-0-1000"));
+    assert_eq!(observed.gang_decisions.of_cliques("m-0"), Some("m-0-1000"));
+    assert_eq!(observed.gang_decisions.of_gang("m-0").map(|group| group.name.as_str()), Some("m-0-1000"));
 }
 
 /// The gang of a later replica of a scaling group names the revision of its pods. It gets the current one together with the next `PodGroup`, when its
@@ -339,7 +340,7 @@ fn a_scaled_gang_names_its_earlier_revision_until_its_turn() {
         snapshot.turns.given = given.iter().copied().collect();
         snapshot.turns.waiting = waiting.iter().copied().collect();
         let now = Timestamp::from_millisecond(5000).expect("a time");
-        let decided = pod_groups(&incarnations, &cliques, |_| true, &snapshot.gangs(), now);
+        let decided = gang_decisions(&incarnations, &cliques, |_| true, &snapshot.gangs(), now);
         let pod_group = decided.of_gang("m-0-g-0").map(|group| group.name.clone()).unwrap_or_default();
         (decided.earlier_revision("m-0-g-0").map(str::to_owned), pod_group)
     };

@@ -68,9 +68,9 @@ impl Process {
         assert!(needs_bound_pods(&open));
         let bound = if has_bound_pods { all_bound() } else { BTreeMap::new() };
         let now = Timestamp::from_millisecond(milliseconds).expect("a time");
-        open.pod_groups.close_with_bound_pods(&bound, now);
+        open.gang_decisions.close_with_bound_pods(&bound, now);
         open.retain_topologies_of_bound_gangs();
-        self.incarnations.record(&open.set, open.pod_groups.choices());
+        self.incarnations.record(&open.set, open.gang_decisions.choices());
         open
     }
 
@@ -161,7 +161,7 @@ fn the_record_has_the_key_and_the_cliques_have_the_affinity() {
 fn a_gang_relies_on_its_key_only_with_narrower_constraints() {
     let key_to_confirm = |set: &Observed| {
         let observed = Process::new().observe(1000, set);
-        observed.pod_groups.key_to_confirm().map(|group| group.name.clone())
+        observed.gang_decisions.key_to_confirm().map(|group| group.name.clone())
     };
     assert_eq!(key_to_confirm(&set("null")), None);
     assert_eq!(key_to_confirm(&host()).as_deref(), Some("m-0-1000"));
@@ -171,9 +171,9 @@ fn a_gang_relies_on_its_key_only_with_narrower_constraints() {
 fn without_keys_the_affinity_is_narrower_and_the_incarnation_stays() {
     let process = Process::new();
     let mut first = process.observe(1000, &host());
-    first.pod_groups.drop_keys();
-    assert_eq!(first.pod_groups.key_to_confirm(), None);
-    process.incarnations.record(&first.set, first.pod_groups.choices());
+    first.gang_decisions.drop_keys();
+    assert_eq!(first.gang_decisions.key_to_confirm(), None);
+    process.incarnations.record(&first.set, first.gang_decisions.choices());
     let second = process.observe(2000, &applied(&first));
     let settled = process.observe(3000, &applied(&second));
     check(

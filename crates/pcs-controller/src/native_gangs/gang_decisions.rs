@@ -1,4 +1,4 @@
-//! The `PodGroup`s of the gangs of one set: the decisions and what they mean for the gangs and their cliques. Pure.
+//! Which `PodGroup` each gang of one set has: the decisions and what they mean for the gangs and their cliques. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use super::Choice;
 use super::decision::{Decision, GangState, after_list_of_bound_pods, after_list_of_cliques, decide};
 use super::gang_pods::BoundPods;
 
-/// The `PodGroup`s by the names of the gangs. A gang without an entry is scheduled without one.
+/// The decisions by the names of the gangs. A gang without an entry is scheduled without a `PodGroup`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PodGroups(BTreeMap<String, DecidedGang>);
+pub(crate) struct GangDecisions(BTreeMap<String, DecidedGang>);
 
 #[derive(Clone, Debug)]
 struct DecidedGang {
@@ -58,7 +58,7 @@ pub(crate) fn gang_unreadable(gang: &str, error: &UnreadableAnnotation) -> Waiti
     Waiting::new(available::UNREADABLE_ANNOTATION, message)
 }
 
-impl PodGroups {
+impl GangDecisions {
     /// Adds the decision about a gang. `earlier_revision` is the hash of the revision that its pods are built from, if its turn comes later.
     pub(crate) fn decide(&mut self, state: GangState<'_>, earlier_revision: Option<String>, now: Timestamp) {
         let (gang, existing, relies_on_key) = (state.gang.to_owned(), state.existing(), state.relies_on_key);
