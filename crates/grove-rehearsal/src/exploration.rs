@@ -1,17 +1,19 @@
-//! Acts in random order, also as a user, and checks the promises of updates after each step.
+//! Acts in random order, also as a user, and checks the promises of updates after each step, and that the cluster settles from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::labels;
-use grove_api_types::v1alpha1::PodClique;
+use grove_api_types::v1alpha1::{PodClique, PodCliqueTemplateSpec};
 use kube::ResourceExt;
 
-use crate::model::{Actor, Model, VERSION, is_member};
+use crate::model::{Actor, BROKEN, Model, VERSION, is_member};
 
 /// The updates settle within this many rounds: each of at most 16 units needs a few.
 const MOST_ROUNDS: usize = 300;
 /// After this many steps the user corrects a broken template, and the cluster must settle.
 const STEPS_PER_EPISODE: usize = 200;
+/// After this many steps a copy of the cluster must settle, with the strategy and the template that the user has chosen.
+const STEPS_PER_FIXED_POINT: usize = 20;
 /// One of this many steps is the user's.
 const STEPS_PER_CHANGE: u64 = 40;
 /// The versions that the user writes; he may return to an earlier one.
@@ -35,6 +37,13 @@ pub struct Report {
     pub settled: usize,
     /// The most rounds that it needed.
     pub most_rounds: usize,
+}
+
+impl Report {
+    fn settle(&mut self, rounds: usize) {
+        self.settled += 1;
+        self.most_rounds = self.most_rounds.max(rounds);
+    }
 }
 
 /// A pseudorandom sequence that depends on the seed alone.
@@ -71,16 +80,19 @@ pub fn explore(manifest: &str, seed: u64, steps: usize) -> Result<Report, String
             log.push(step(&mut model, &mut numbers));
             report.steps += 1;
             served.check(&model).map_err(|broken| failure(&broken, &log))?;
+            if report.steps.is_multiple_of(STEPS_PER_FIXED_POINT) {
+                let rounds = check_fixed_point(model.clone()).map_err(|broken| failure(&broken, &log))?;
+                report.settle(rounds);
+            }
         }
         // Pods that the user should have replaced stay until the template changes.
-        let version = LAST_VERSIONS[report.settled % 2];
+        let version = LAST_VERSIONS[report.steps / STEPS_PER_EPISODE % 2];
         model.write(|set| set.spec.update_strategy = None);
         model.update(version, false);
         log.push(format!("the user writes version {version}, without a strategy"));
         let rounds = model.settle(MOST_ROUNDS).ok_or_else(|| failure("the cluster does not settle", &log))?;
-        check_settled(&model, version).map_err(|broken| failure(&broken, &log))?;
-        report.settled += 1;
-        report.most_rounds = report.most_rounds.max(rounds);
+        check_settled(&model).map_err(|broken| failure(&broken, &log))?;
+        report.settle(rounds);
         log.clear();
         served = Served::default();
     }
@@ -128,11 +140,14 @@ fn change(model: &mut Model, numbers: &mut Numbers) -> String {
             model.write(|set| set.spec.replicas = replicas);
             format!("the user scales the set to {replicas}")
         }
-        _ => {
+        kind => {
             let version = numbers.choose(&VERSIONS).copied().unwrap_or("a");
             let is_broken = numbers.below(4) == 0;
-            model.update(version, is_broken);
-            format!("the user writes version {version}{}", if is_broken { ", which is broken" } else { "" })
+            let names: Vec<_> = model.set().spec.template.cliques.iter().map(|clique| clique.name.clone()).collect();
+            let only = numbers.choose(&names).filter(|_| kind == 3);
+            model.update_cliques(|name| only.is_none_or(|only| only == name), version, is_broken);
+            let of = only.map_or(String::new(), |only| format!(" of {only}"));
+            format!("the user writes version {version}{of}{}", if is_broken { ", which is broken" } else { "" })
         }
     }
 }
@@ -155,7 +170,10 @@ impl Served {
     fn check(&mut self, model: &Model) -> Result<(), String> {
         let units = units(model);
         self.units.retain(|name, _| units.contains_key(name));
-        self.record_replicas(model, &units);
+        let progress = model.set().status.as_ref().and_then(|status| status.update_progress.as_ref());
+        let updating = progress.iter().flat_map(|progress| &progress.currently_updating);
+        let updating: BTreeSet<_> = updating.map(|entry| entry.replica_index).collect();
+        self.record_replicas(model, &units, &updating);
         for (owner, units) in units {
             let served = self.units.entry(owner.clone()).or_default();
             served.retain(|index| units.contains_key(index));
@@ -165,14 +183,17 @@ impl Served {
                 return Err(format!("units {down:?} of {} are down", owner.1));
             }
         }
-        let progress = model.set().status.as_ref().and_then(|status| status.update_progress.as_ref());
-        let updating =
-            progress.iter().flat_map(|progress| &progress.currently_updating).map(|entry| entry.replica_index);
-        let updating: Vec<_> = updating.filter(|index| self.replicas.contains(index)).collect();
+        let updating: Vec<_> = updating.intersection(&self.replicas).collect();
         if updating.len() > 1 { Err(format!("the set updates {updating:?}")) } else { Ok(()) }
     }
 
-    fn record_replicas(&mut self, model: &Model, units: &BTreeMap<Owner, BTreeMap<i32, bool>>) {
+    /// A new replica counts once the set no longer reports that it comes up.
+    fn record_replicas(
+        &mut self,
+        model: &Model,
+        units: &BTreeMap<Owner, BTreeMap<i32, bool>>,
+        updating: &BTreeSet<i32>,
+    ) {
         let replicas = model.set().spec.replicas;
         self.replicas.retain(|index| *index < replicas);
         let template = &model.set().spec.template;
@@ -183,7 +204,7 @@ impl Served {
             let of_replica: Vec<_> = units.iter().filter(|((replica, _), _)| replica == index).collect();
             of_replica.len() == expected && of_replica.iter().flat_map(|(_, units)| units.values()).all(|is_up| *is_up)
         };
-        self.replicas.extend((0..replicas).filter(serves));
+        self.replicas.extend((0..replicas).filter(|index| !updating.contains(index)).filter(serves));
     }
 }
 
@@ -215,8 +236,34 @@ fn number_of(clique: &PodClique, label: &str) -> Option<i32> {
     clique.labels().get(label)?.parse().ok()
 }
 
-/// All pods have this version and are ready, and the set reports it.
-fn check_settled(model: &Model, version: &str) -> Result<(), String> {
+/// The cluster settles without a further change by the user. Then all pods exist, and those that the strategy replaces have the template of the
+/// set. Returns the number of rounds.
+fn check_fixed_point(mut model: Model) -> Result<usize, String> {
+    let rounds = model.settle(MOST_ROUNDS).ok_or("the cluster does not settle with the strategy of the user")?;
+    let spec = &model.set().spec;
+    let is_broken = spec.template.cliques.iter().any(|clique| clique.labels.get(BROKEN).is_some_and(|it| it == "true"));
+    for clique in model.cliques() {
+        let pods = model.pods_of(&clique.name_any());
+        if !pods.keys().copied().eq(0..clique.spec.replicas) {
+            return Err(format!("{} has the pods {:?}", clique.name_any(), pods.keys()));
+        }
+    }
+    let controls = spec.rolling_update();
+    if is_broken || controls.paused || spec.is_updated_on_delete() {
+        return Ok(rounds);
+    }
+    match controls.partition {
+        None => check_settled(&model)?,
+        Some(partition) => {
+            let is_replaced = |clique: &&PodClique| number_of(clique, labels::SET_REPLICA) >= Some(partition);
+            model.cliques().filter(is_replaced).try_for_each(|clique| check_pods(&model, clique))?;
+        }
+    }
+    Ok(rounds)
+}
+
+/// All pods have the version of the template and are ready, and the set reports it.
+fn check_settled(model: &Model) -> Result<(), String> {
     let status = model.set().status.clone().unwrap_or_default();
     if status.observed_generation != model.set().metadata.generation {
         return Err(format!("generation {:?} is observed", status.observed_generation));
@@ -225,18 +272,25 @@ fn check_settled(model: &Model, version: &str) -> Result<(), String> {
         return Err("the update has not ended".to_owned());
     }
     for clique in model.cliques() {
-        let name = clique.name_any();
         if clique.annotations().contains_key(labels::UPDATE_TURN) {
-            return Err(format!("{name} still has its turn"));
+            return Err(format!("{} still has its turn", clique.name_any()));
         }
-        let pods = model.pods_of(&name);
-        let is_new = |index: i32| {
-            pods.get(&index)
-                .is_some_and(|pod| pod.is_ready() && pod.labels().get(VERSION).is_some_and(|of| of == version))
-        };
-        if !(0..clique.spec.replicas).all(is_new) || i32::try_from(pods.len()) != Ok(clique.spec.replicas) {
-            return Err(format!("{name} has other pods"));
-        }
+        check_pods(model, clique)?;
+    }
+    Ok(())
+}
+
+/// All pods of the clique have the version of its template and are ready.
+fn check_pods(model: &Model, clique: &PodClique) -> Result<(), String> {
+    let name = clique.name_any();
+    let is_template = |of: &&PodCliqueTemplateSpec| name.ends_with(&format!("-{}", of.name));
+    let template = model.set().spec.template.cliques.iter().find(is_template);
+    let version = template.and_then(|template| template.labels.get(VERSION));
+    let pods = model.pods_of(&name);
+    let is_new =
+        |index: i32| pods.get(&index).is_some_and(|pod| pod.is_ready() && pod.labels().get(VERSION) == version);
+    if !(0..clique.spec.replicas).all(is_new) || i32::try_from(pods.len()) != Ok(clique.spec.replicas) {
+        return Err(format!("{name} has other pods"));
     }
     Ok(())
 }

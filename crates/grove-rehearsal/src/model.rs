@@ -107,8 +107,13 @@ impl Model {
 
     /// The user gives all cliques of the template this version. The pods of a broken one never become ready.
     pub fn update(&mut self, version: &str, is_broken: bool) {
+        self.update_cliques(|_| true, version, is_broken);
+    }
+
+    /// The user gives these cliques of the template this version.
+    pub fn update_cliques(&mut self, is_updated: impl Fn(&str) -> bool, version: &str, is_broken: bool) {
         self.write(|set| {
-            for clique in &mut set.spec.template.cliques {
+            for clique in set.spec.template.cliques.iter_mut().filter(|clique| is_updated(&clique.name)) {
                 clique.labels.insert(VERSION.to_owned(), version.to_owned());
                 clique.labels.insert(BROKEN.to_owned(), is_broken.to_string());
             }
