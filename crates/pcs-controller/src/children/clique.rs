@@ -51,7 +51,11 @@ fn has_ended(clique: &PodClique, hashes: &TemplateHashes, template: &str) -> boo
                 && progress.pod_clique_set_generation_hash == generation
                 && progress.update_ended_at.is_some()
         }
-        None => status.current_pod_template_hash.as_deref() == Some(hash),
+        // Before its first update. The pods may have the template already, and are replaced with those of the other cliques of a group.
+        None => {
+            status.current_pod_template_hash.as_deref() == Some(hash)
+                && status.current_pod_clique_set_generation_hash.as_deref() == Some(generation)
+        }
     };
     has_ended && clique.labels().get(labels::TEMPLATE_HASH).is_none_or(|of_clique| of_clique == hash)
 }

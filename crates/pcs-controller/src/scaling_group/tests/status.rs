@@ -1,12 +1,14 @@
 //! The status of a scaling group.
 
 use expect_test::{Expect, expect};
+use grove_api_types::labels;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueStatus, UpdateStrategyType};
 use grove_controller::conditions::{ConditionStatus, ConditionUpdate, set_status_condition};
 use grove_controller::executor::{ExecutionResult, StepResult};
 use grove_controller::plan::Target;
 use grove_runtime::api_error::ApiError;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
 use super::{change, executed, new, plan, status_of};
 use crate::scaling_group::observed::Observed;
@@ -23,6 +25,7 @@ fn report(observed: &mut Observed, name: &str, scheduled: bool, ready: i32) {
         let mut status = PodCliqueStatus {
             ready_replicas: ready,
             current_pod_template_hash: label("grove.io/pod-template-hash"),
+            current_pod_clique_set_generation_hash: clique.annotations().get(labels::GENERATION_HASH).cloned(),
             ..PodCliqueStatus::default()
         };
         for (type_, holds) in [("PodCliqueScheduled", scheduled), ("MinAvailableBreached", !scheduled)] {

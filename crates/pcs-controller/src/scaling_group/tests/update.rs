@@ -193,6 +193,35 @@ fn one_replica_is_replaced_as_a_whole_after_the_other() {
     "]]);
 }
 
+/// A clique that has never been updated reports no progress. Its pods have the current template already, but they are replaced with the others.
+#[test]
+fn the_next_replica_waits_for_a_clique_whose_first_update_has_not_begun() {
+    let mut film = Film::new();
+    for clique in film.observed.children.by_name_mut::<PodClique>().values_mut().map(Arc::make_mut) {
+        let generation = clique.annotations().get(labels::GENERATION_HASH).cloned();
+        let status = clique.status.as_mut().expect("a status");
+        (status.update_progress, status.current_pod_clique_set_generation_hash) = (None, generation);
+    }
+    film.write("p", "new");
+    film.reconcile();
+    film.reconcile();
+    film.pods("p", false);
+    film.pods("p", true);
+    film.reconcile();
+    film.pods("d", false);
+    film.reconcile();
+    film.pods("d", true);
+    film.reconcile();
+    film.check(&expect![[r"
+        p becomes new
+        px px px  updating
+        new!x! px px  updating
+        new!x! px px  updating
+        new!x!~ px px  updating
+        new!x! new!x! px  updating
+    "]]);
+}
+
 /// The set begins the next incarnation of the gang before the replica gets its turn. The replica has it then also if another one is down.
 #[test]
 fn a_replica_with_a_pod_group_of_its_own_waits_for_the_next_one() {

@@ -25,6 +25,7 @@ fn with_pods(mut observed: Observed, scheduled: i32, ready: i32) -> Observed {
                 scheduled_replicas: scheduled,
                 ready_replicas: ready,
                 current_pod_template_hash: hash,
+                current_pod_clique_set_generation_hash: clique.annotations().get(labels::GENERATION_HASH).cloned(),
                 ..PodCliqueStatus::default()
             });
         });
