@@ -62,16 +62,17 @@ pub(crate) fn gang_decisions(
         let names = gang.cliques.iter().map(|clique| clique.name.as_str());
         let (packing, relies_on_key) = if applies { packing(topologies, replica, &gang) } else { (None, false) };
         let pods = pods(&gang, live.map(|live| &**live), |name| cliques.get(&namespace, name));
-        let is_scaled = applies && name != replica.base_gang.as_str();
+        let is_scaled = name != replica.base_gang.as_str();
         let current = &replica.revision.hashes().generation_hash;
         let is_given = turns.given.contains(&replica.index);
         let is_updated_later = is_given || turns.waiting.contains(&replica.index);
-        let earlier = live.filter(|_| is_scaled && is_updated_later).and_then(|live| {
-            let revision = live.labels().get(labels::GENERATION_HASH)?;
-            (revision != current).then(|| revision.clone())
-        });
-        let restarts =
-            is_given && earlier.is_some() && requested.get(name).is_some_and(|restart| restart.hash == *current);
+        let earlier = match live {
+            _ if !(is_scaled && is_updated_later) => None,
+            Some(live) => live.labels().get(labels::GENERATION_HASH).filter(|revision| *revision != current).cloned(),
+            None => names.clone().find_map(|name| earlier_revision(&*cliques.get(&namespace, name)?, current)),
+        };
+        let is_requested = requested.get(name).is_some_and(|restart| restart.hash == *current);
+        let restarts = is_given && live.is_some() && earlier.is_some() && is_requested;
         let (live, unreadable) = live.map(|live| recorded(live)).unwrap_or_default();
         let state = GangState {
             gang: name,
@@ -87,6 +88,13 @@ pub(crate) fn gang_decisions(
         gang_decisions.decide(state, earlier.filter(|_| !restarts), now);
     }
     gang_decisions
+}
+
+/// The hash of the earlier revision of a clique with a `PodGroup`, whose gang was deleted. Otherwise the new gang would look as if it had restarted.
+fn earlier_revision(clique: &PodClique, current: &str) -> Option<String> {
+    let annotations = clique.annotations();
+    let revision = annotations.get(labels::GENERATION_HASH).filter(|_| annotations.contains_key(labels::POD_GROUP));
+    revision.filter(|revision| *revision != current).cloned()
 }
 
 /// The `PodGroup` that the annotations of an existing gang name, and why they cannot be read. Then the fields are the default ones.

@@ -331,12 +331,13 @@ fn a_scaled_gang_names_its_earlier_revision_until_its_turn() {
         gang.labels_mut().insert(GENERATION_HASH.to_owned(), "1old".to_owned());
     });
     let clique = json!({
-        "metadata": { "name": "m-0-g-1-b", "namespace": "prod", "annotations": { POD_GROUP: "m-0-g-0-1000" } },
+        "metadata": { "name": "m-0-g-1-b", "namespace": "prod",
+            "annotations": { POD_GROUP: "m-0-g-0-1000", GENERATION_HASH: "1old" } },
         "spec": { "replicas": 1, "podSpec": {} },
     });
     let cliques = Cache::from_objects([serde_json::from_value::<PodClique>(clique).expect("a clique")]);
-    let decide = |given: &[i32], waiting: &[i32]| {
-        let mut snapshot = expanded(&observed);
+    let decide = |observed: &Observed, given: &[i32], waiting: &[i32]| {
+        let mut snapshot = expanded(observed);
         snapshot.turns.given = given.iter().copied().collect();
         snapshot.turns.waiting = waiting.iter().copied().collect();
         let now = Timestamp::from_millisecond(5000).expect("a time");
@@ -345,13 +346,20 @@ fn a_scaled_gang_names_its_earlier_revision_until_its_turn() {
         (decided.earlier_revision("m-0-g-0").map(str::to_owned), pod_group)
     };
     let kept = (Some("1old".to_owned()), "m-0-g-0-1000".to_owned());
-    assert_eq!(decide(&[0], &[]), kept, "the set is updated, and the replica of the group later");
-    assert_eq!(decide(&[], &[0]), kept, "the replica of the set is updated later");
-    assert_eq!(decide(&[], &[]).0, None, "no update is in progress");
+    let mut without_gang = observed.clone();
+    without_gang.children.by_name_mut::<PodGang>().remove("m-0-g-0").expect("a gang");
+    assert_eq!(decide(&without_gang, &[0], &[]), kept, "a user has deleted the gang");
+    let mut not_native = observed.clone();
+    let spec = &mut not_native.set.spec.template.cliques[0].spec.pod_spec;
+    spec.insert("schedulingGroup", json!({ "podGroupName": "own" }));
+    assert_eq!(decide(&not_native, &[0], &[]), kept, "native gangs no longer apply");
+    assert_eq!(decide(&observed, &[0], &[]), kept, "the set is updated, and the replica of the group later");
+    assert_eq!(decide(&observed, &[], &[0]), kept, "the replica of the set is updated later");
+    assert_eq!(decide(&observed, &[], &[]).0, None, "no update is in progress");
     incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), "1other");
-    assert_eq!(decide(&[0], &[]), kept, "the request was for another revision");
+    assert_eq!(decide(&observed, &[0], &[]), kept, "the request was for another revision");
     let hash = expanded(&observed).hash().to_owned();
     incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), &hash);
-    assert_eq!(decide(&[], &[0]), kept, "another update has begun");
-    assert_eq!(decide(&[0], &[]), (None, "m-0-g-0-5000".to_owned()));
+    assert_eq!(decide(&observed, &[], &[0]), kept, "another update has begun");
+    assert_eq!(decide(&observed, &[0], &[]), (None, "m-0-g-0-5000".to_owned()));
 }
