@@ -1,11 +1,13 @@
-//! Kills of both controllers while sets are updated: at each watch event as many units are available as promised, and the end state is that of an
-//! undisturbed update.
+//! Both controllers are killed, or stopped for a time, while sets are updated: at each watch event as many units are available as promised, and the
+//! end state is that of an undisturbed update.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use e2e::watch_history::{Change, WatchHistory};
 use e2e::{Namespace, NamespaceState, TestCluster, namespace_state::is_ready, normalized};
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -50,20 +52,22 @@ fn has_ended(state: &NamespaceState, version: &str) -> bool {
         && state.active_pods().all(|pod| has_version(pod, version) && is_ready(pod))
 }
 
-/// Updates all sets, and in the middle of this update to another template. Then deletes them. The first run is the reference of the others.
-async fn run(cluster: &TestCluster, name: &str, sets: usize, reference: &OnceCell<BTreeSet<String>>) {
-    let ns = &Namespace::create(&cluster.client().await, name).await;
+/// Updates all sets, and in the middle of this update to another template, which `interrupt` delays. Then deletes the sets. The end state of the
+/// first run is that of all.
+async fn run(fixture: &Fixture<'_>, name: &str, interrupt: impl AsyncFn(BoxFuture<'_, ()>)) {
+    let ns = &Namespace::create(&fixture.cluster.client().await, name).await;
+    let sets = fixture.sets;
     let names: Vec<_> = (0..sets).map(|number| format!("s{number}")).collect();
     join_all(names.iter().map(|name| async move { drop(ns.create_yaml::<PodCliqueSet>(&set(name)).await) })).await;
     let is_created = |state: &NamespaceState| state.sets.len() == sets && is_complete(state);
     ns.wait_for("all pods are ready", is_created).await;
     let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
-    update_all(ns, &names).await;
+    update_all(ns, &names, interrupt).await;
     let changes = history.changes().await;
     for name in &names {
         assert_available(&changes, name);
     }
-    compare(ns, reference).await;
+    compare(ns, fixture.reference).await;
     for name in &names {
         ns.delete_object::<PodCliqueSet>(name).await;
     }
@@ -71,13 +75,13 @@ async fn run(cluster: &TestCluster, name: &str, sets: usize, reference: &OnceCel
     ns.delete().await;
 }
 
-async fn update_all(ns: &Namespace, names: &[String]) {
+async fn update_all(ns: &Namespace, names: &[String], interrupt: impl AsyncFn(BoxFuture<'_, ()>)) {
     join_all(names.iter().map(|name| update(ns, name, "second"))).await;
     let is_half_done = |state: &NamespaceState| {
         state.active_pods().filter(|pod| has_version(pod, "second")).count() * 2 > names.len() * PODS
     };
     ns.wait_for("half of the pods are new", is_half_done).await;
-    join_all(names.iter().map(|name| update(ns, name, "third"))).await;
+    interrupt(join_all(names.iter().map(|name| update(ns, name, "third"))).map(drop).boxed()).await;
     ns.wait_for("the last update has ended", |state| has_ended(state, "third")).await;
 }
 
@@ -100,25 +104,44 @@ async fn compare(ns: &Namespace, reference: &OnceCell<BTreeSet<String>>) {
     }
 }
 
-async fn series(sets: usize, kills: Kills) {
+/// Runs the steps while the controllers are stopped for this time in the middle, without a disturbance, and with kills.
+async fn series(sets: usize, stop: Duration, kills: Kills) {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
     let cluster = TestCluster::with_own_services("update-kills", &["--config", &config]).await;
     let reference = OnceCell::new();
+    let fixture = Fixture { cluster: &cluster, sets, reference: &reference };
+    run(&fixture, "e2e-update-stop", async |step| {
+        for service in SERVICES {
+            cluster.stop(service).await;
+        }
+        step.await;
+        tokio::time::sleep(stop).await;
+        cluster.start_again().await;
+    })
+    .await;
     kill_series(cluster, SERVICES, "e2e-update-kills", kills, async |cluster, name| {
-        run(cluster, name, sets, &reference).await;
+        let fixture = Fixture { cluster, sets, reference: &reference };
+        run(&fixture, name, async |step| step.await).await;
     })
     .await;
 }
 
-/// Takes long: the sets are updated twice, without kills and with them.
+struct Fixture<'a> {
+    cluster: &'a TestCluster,
+    sets: usize,
+    /// The end state of the first run.
+    reference: &'a OnceCell<BTreeSet<String>>,
+}
+
+/// Takes long: the sets are updated three times, with a stop of the controllers, without, and with kills.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_after_each_kind_of_write_does_not_disturb_an_update() {
-    series(FEW_SETS, Kills::EachKind { seed: 40 }).await;
+async fn stops_and_a_kill_after_each_kind_of_write_do_not_disturb_an_update() {
+    series(FEW_SETS, Duration::ZERO, Kills::EachKind { seed: 40 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes long; run by `cargo xtask soak kills --updates`"]
 async fn many_kills_of_both_controllers_do_not_disturb_updates() {
     let (count, seed) = kills_and_seed();
-    series(MANY_SETS, Kills::Random { count, seed }).await;
+    series(MANY_SETS, Duration::from_mins(1), Kills::Random { count, seed }).await;
 }
