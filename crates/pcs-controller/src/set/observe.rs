@@ -50,7 +50,7 @@ pub(super) fn observe(ctx: &Context, set: &PodCliqueSet) -> Observed {
     };
     if !observed.is_terminating() && observed.exceeded_limit().is_none() {
         observed.adoptable_groups = adoptable_groups(&ctx.caches, &observed);
-        if observed.revision.omits_minima() {
+        if observed.revision.omits_minima() || observed.exceeds_history_limit() {
             observed.members = members(&ctx.caches, &observed);
         }
         observed = observed.expanded();

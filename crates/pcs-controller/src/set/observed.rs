@@ -108,7 +108,8 @@ pub(crate) struct Observed {
     /// The scaling groups that have lost their owner reference and carry the labels of the set. The set adopts them; until
     /// then their scale and status count like those of its own groups.
     pub(crate) adoptable_groups: ByName<PodCliqueScalingGroup>,
-    /// The cliques of its scaling groups, if the template omits minima: they retain theirs.
+    /// The cliques of its scaling groups, if the template omits minima, because they retain theirs, or if revisions may have to be removed, because
+    /// they name some.
     pub(crate) members: Vec<Arc<PodClique>>,
     /// The revision of the current template.
     pub(crate) revision: Arc<Revision>,

@@ -21,11 +21,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::children::desired::{self, metadata};
-use crate::children::drift::restored;
+use crate::children::drift::{restored, retain_keys};
 
 /// The fields of a template that a user may add later. A merge patch removes them by null.
 const OPTIONAL: [&str; 5] =
     ["priorityClassName", "terminationDelay", "headlessServiceConfig", "topologyConstraint", "clusterTopologyName"];
+
+/// The annotation in which users note why they changed the template; `kubectl rollout history` prints it for the kinds of Kubernetes.
+const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 
 /// The default of `revisionHistoryLimit`.
 const LIMIT: i32 = 10;
@@ -81,16 +84,9 @@ pub(crate) struct History {
 
 impl History {
     /// The history of a set whose current template has this hash. The last earlier revisions stay, as many as `revisionHistoryLimit`, and those
-    /// that objects of the set name. During an update at least [`LIMIT`] stay: the cliques of scaling groups, which the set does not control, may name
-    /// some of them.
-    pub(crate) fn new(
-        hash: &str,
-        children: &ObservedChildren,
-        used: &BTreeSet<&str>,
-        (limit, is_updating): (Option<i32>, bool),
-    ) -> Self {
-        let limit = limit.unwrap_or(LIMIT).max(if is_updating { LIMIT } else { 0 });
-        let limit = usize::try_from(limit).unwrap_or(0);
+    /// that objects of the set name.
+    pub(crate) fn new(hash: &str, children: &ObservedChildren, used: &BTreeSet<&str>, limit: Option<i32>) -> Self {
+        let limit = limit_of(limit);
         let revisions = || children.of_kind::<SlimRevision>();
         let (current, mut earlier): (Vec<_>, Vec<_>) =
             revisions().partition(|revision| hash_of(revision) == Some(hash));
@@ -105,6 +101,16 @@ impl History {
             kept: kept.map(|(_, revision)| revision.name_any()).collect(),
         }
     }
+}
+
+/// Whether a set with this `revisionHistoryLimit` may have to remove revisions.
+pub(crate) fn exceeds_limit(children: &ObservedChildren, limit: Option<i32>) -> bool {
+    // The current one is not part of the history.
+    children.of_kind::<SlimRevision>().count() > limit_of(limit) + 1
+}
+
+fn limit_of(limit: Option<i32>) -> usize {
+    usize::try_from(limit.unwrap_or(LIMIT)).unwrap_or(0)
 }
 
 fn hash_of(revision: &SlimRevision) -> Option<&str> {
@@ -156,8 +162,12 @@ impl<Owner: RevisionOwner> ChildKind for Revisions<Owner> {
         std::iter::once(DesiredChild::new(name, build).in_failure_domain(FAILURE_DOMAIN))
     }
 
-    fn patch(live: &SlimRevision, desired: SlimRevision) -> Option<Step> {
-        restored(live, desired, |revision| json!({ "revision": revision.revision }))
+    fn patch(live: &SlimRevision, mut desired: SlimRevision) -> Option<Step> {
+        retain_keys(live.annotations(), desired.annotations_mut(), |key| key == CHANGE_CAUSE);
+        restored(live, desired, |revision| {
+            let cause = json!({ CHANGE_CAUSE: revision.annotations().get(CHANGE_CAUSE) });
+            json!({ "revision": revision.revision, "metadata": { "annotations": cause } })
+        })
     }
 
     fn is_deletable(live: &SlimRevision, expansion: &Owner::Expansion<'_>) -> bool {
@@ -176,7 +186,11 @@ fn revision(set: &PodCliqueSet, current: &Revision, (name, number): (&str, i64))
         }
     }
     let data = json!({ "spec": { "template": template } });
-    SlimRevision { metadata: metadata(set, name, labels), revision: number, data: Some(data) }
+    let mut revision = SlimRevision { metadata: metadata(set, name, labels), revision: number, data: Some(data) };
+    if let Some(cause) = set.annotations().get(CHANGE_CAUSE) {
+        revision.annotations_mut().insert(CHANGE_CAUSE.to_owned(), cause.clone());
+    }
+    revision
 }
 
 #[cfg(test)]
@@ -186,7 +200,7 @@ mod tests {
     use super::*;
 
     /// The history of a set with these revisions, each with its hash and its number.
-    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], limit: (Option<i32>, bool)) -> (i64, Vec<String>) {
+    fn history(hash: &str, revisions: &[(&str, i64)], used: &[&str], limit: Option<i32>) -> (i64, Vec<String>) {
         let revision = |(hash, number): &(&str, i64)| {
             let labels = labels::of([(labels::GENERATION_HASH, *hash)]);
             let metadata =
@@ -202,23 +216,22 @@ mod tests {
 
     #[test]
     fn the_current_revision_has_the_highest_number() {
-        assert_eq!(history("a", &[], &[], (None, false)), (1, vec![]));
-        assert_eq!(history("a", &[("a", 1)], &[], (None, false)), (1, vec![]));
-        assert_eq!(history("b", &[("a", 1)], &[], (None, false)).0, 2);
-        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], (None, false)).0, 2);
-        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], (None, false)).0, 3, "an earlier template again");
+        assert_eq!(history("a", &[], &[], None), (1, vec![]));
+        assert_eq!(history("a", &[("a", 1)], &[], None), (1, vec![]));
+        assert_eq!(history("b", &[("a", 1)], &[], None).0, 2);
+        assert_eq!(history("b", &[("a", 1), ("b", 2)], &[], None).0, 2);
+        assert_eq!(history("a", &[("a", 1), ("b", 2)], &[], None).0, 3, "an earlier template again");
     }
 
     #[test]
     fn the_last_ten_revisions_and_those_in_use_are_kept() {
         let names: Vec<_> = (1..=13).map(|number| format!("h{number:02}")).collect();
         let revisions: Vec<_> = names.iter().map(String::as_str).zip(1..).collect();
-        let kept = |used: &[&str], limit| history("h13", &revisions, used, (limit, false)).1;
+        let kept = |used: &[&str], limit| history("h13", &revisions, used, limit).1;
         assert_eq!(kept(&["h13"], None).first().map(String::as_str), Some("s-h03"));
         assert_eq!(kept(&["h13"], None).len(), 10);
         assert_eq!(kept(&["h01", "h13"], None).len(), 11);
         assert_eq!(kept(&["h01", "h13"], Some(1)), ["s-h01", "s-h12"]);
         assert_eq!(kept(&["h13"], Some(0)), [""; 0]);
-        assert_eq!(history("h13", &revisions, &["h13"], (Some(0), true)).1.len(), 10, "during an update");
     }
 }

@@ -11,7 +11,7 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
 
-use super::revisions::History;
+use super::revisions::{History, exceeds_limit};
 use super::turns::{ReplicaState, Turns, earlier_revisions, is_open};
 use crate::children::clique;
 use crate::set::observed::{Observed, group_is_available};
@@ -123,7 +123,7 @@ impl Observed {
             waiting: earlier.keys().copied().collect(),
             unknown: BTreeMap::new(),
         };
-        let limit = (self.set.spec.revision_history_limit, has_begun || !earlier.is_empty());
+        let limit = self.set.spec.revision_history_limit;
         self.history = History::new(self.hash(), &self.children, &self.used_revisions(), limit);
         if earlier.is_empty() {
             return;
@@ -133,10 +133,16 @@ impl Observed {
         self.replicas = replicas.into();
     }
 
+    /// Whether revisions may have to be removed.
+    pub(crate) fn exceeds_history_limit(&self) -> bool {
+        exceeds_limit(&self.children, self.set.spec.revision_history_limit)
+    }
+
     /// The hashes of the revisions that objects of the set name.
     fn used_revisions(&self) -> BTreeSet<&str> {
         let gangs = self.children.of_kind::<PodGang>().filter_map(|gang| gang.labels().get(labels::GENERATION_HASH));
-        let cliques = self.cliques().filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
+        let cliques = self.cliques().chain(self.members.iter().map(AsRef::as_ref));
+        let cliques = cliques.filter_map(|clique| clique.annotations().get(labels::GENERATION_HASH));
         let groups = self.groups().filter_map(|group| group.annotations().get(labels::GENERATION_HASH));
         gangs.chain(cliques).chain(groups).map(String::as_str).collect()
     }

@@ -17,8 +17,10 @@ use grove_controller::plan::{PatchBody, Plan, Stage, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use serde_json::json;
 
-use super::{CHILD_KINDS, Observed, change, new, stored};
+use super::{CHILD_KINDS, Observed, change, executed, new, stored};
+use crate::update::SlimRevision;
 
 /// A set of three replicas with two cliques, whose pods have this image.
 fn set(image: &str) -> Observed {
@@ -329,6 +331,53 @@ fn a_deleted_clique_is_created_from_the_revision_of_its_replica() {
         B!B! AA AA  updating [0]
         B!B! AA A~A  updating [0]
     "]]);
+}
+
+/// A plan of the set with these revisions and members of scaling groups: which revisions it deletes.
+fn deleted_revisions(revisions: &[&str], member: Option<&str>) -> Vec<String> {
+    let mut observed = set("A");
+    observed.set.spec.revision_history_limit = Some(1);
+    let revision = |(hash, number): (&&str, i64)| {
+        let labels = json!({ labels::GENERATION_HASH: hash });
+        let revision = json!({ "metadata": { "name": format!("s-{hash}"), "labels": labels }, "revision": number });
+        Arc::new(serde_json::from_value::<SlimRevision>(revision).expect("a revision"))
+    };
+    observed.children.extend(revisions.iter().zip(1..).map(revision));
+    assert!(observed.exceeds_history_limit());
+    let member = member.map(|hash| {
+        json!({ "metadata": { "name": "s-0-g-0-p", "annotations": { labels::GENERATION_HASH: hash } },
+            "spec": { "podSpec": {} } })
+    });
+    observed.members.extend(member.map(|member| Arc::new(serde_json::from_value(member).expect("a clique"))));
+    let plan = super::plan(&observed);
+    let deletes = plan.steps().filter(|step| matches!(step, Step::Delete(_)));
+    deletes.map(|step| step.target().name.to_string()).collect()
+}
+
+#[test]
+fn a_revision_that_a_clique_of_a_scaling_group_names_stays() {
+    let revisions = ["first", "second", "third"];
+    assert_eq!(deleted_revisions(&revisions, None), ["s-first", "s-second"]);
+    assert_eq!(deleted_revisions(&revisions, Some("first")), ["s-second"]);
+}
+
+#[test]
+fn a_revision_has_the_cause_of_the_change() {
+    const CAUSE: &str = "kubernetes.io/change-cause";
+    let mut observed = set("A");
+    observed.set.annotations_mut().insert(CAUSE.to_owned(), "first".to_owned());
+    let revisions = |observed: &Observed| {
+        let plan = super::plan(observed);
+        let steps = plan.steps().filter(|step| step.target().resource.kind == "ControllerRevision");
+        steps.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let mut observed = executed(observed);
+    assert_eq!(revisions(&observed), [""; 0]);
+    observed.set.annotations_mut().insert(CAUSE.to_owned(), "second".to_owned());
+    let [patch] = &revisions(&observed)[..] else { panic!("one patch") };
+    assert!(patch.ends_with(r#"{"metadata":{"annotations":{"kubernetes.io/change-cause":"second"}}}"#), "{patch}");
+    observed.set.annotations_mut().remove(CAUSE);
+    assert_eq!(revisions(&observed), [""; 0], "it stays");
 }
 
 /// A user has deleted the history.
