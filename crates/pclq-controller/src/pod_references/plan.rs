@@ -17,8 +17,8 @@ use super::observed::{Member, Observed};
 const MAX_GROUPS: usize = 2000;
 
 /// The patch that gives each pod group the references to exactly the live pods of its clique. They are first written when the clique is
-/// complete, and then whenever they differ, except that the reference of a deleted pod waits for that of its successor ([`awaits_successors`]). The patch applies only to the observed gang and its pod groups, so that neither a recreated gang nor
-/// a moved pod group gets the pods of another.
+/// complete, and then whenever they differ, except that the reference of a deleted pod waits for that of its successor ([`awaits_successors`]).
+/// The patch applies only to the observed gang and its pod groups, so that neither a recreated gang nor a moved pod group gets the pods of another.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let Observed { gang, members } = observed;
     if is_terminating(&**gang) {
@@ -58,10 +58,12 @@ fn free_references(groups: &[GangPodGroup], members: &[Option<Member>]) -> usize
     MAX_GANG_SIZE.saturating_sub(groups.len()).saturating_sub(kept.sum())
 }
 
-/// Whether pods of the clique are missing, and none is new. The next patch also removes the references of the pods that are gone.
+/// Whether pods of the clique are missing, and the others are either all known, or all successors. The next patch also removes the references of the
+/// pods that are gone.
 fn awaits_successors(group: &GangPodGroup, Member { desired, pods }: &Member) -> bool {
     let is_known = |pod: &String| group.pod_references.iter().any(|reference| reference.name == *pod);
-    pods.len() < *desired && pods.iter().all(is_known)
+    let has_no_known = || !group.pod_references.is_empty() && !pods.iter().any(is_known);
+    pods.len() < *desired && (pods.iter().all(is_known) || has_no_known())
 }
 
 /// The references of a pod group, sorted. It takes those of new pods from the free ones, which the pod groups get in their order. Those of the

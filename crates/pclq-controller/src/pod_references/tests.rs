@@ -64,6 +64,8 @@ fn written_pod_references_follow_the_live_pods() {
     check("[{name: a, stored: [a-1, a-2], pods: [a-1, a-2]}]", &expect!["nothing to do\n"]);
     // The deleted pod will have a successor.
     check("[{name: a, stored: [a-1, a-2], pods: [a-1], desired: 2}]", &expect!["nothing to do\n"]);
+    // All pods were deleted, and the successors are created.
+    check("[{name: a, stored: [a-1, a-2], pods: [a-3], desired: 2}]", &expect!["nothing to do\n"]);
     check(
         "[{name: a, stored: [a-1, a-2], pods: [a-1, a-3], desired: 3}]",
         &expect![[r#"
