@@ -243,10 +243,16 @@ impl Incarnations {
     }
 
     /// Enqueues the set, which begins the next incarnation of this gang, because it is the turn of its replica of a scaling group to get the revision
-    /// with this hash.
-    pub(crate) fn request_restart(&self, set: &PodCliqueSet, gang: String, hash: &str) {
+    /// with this hash. A set that no longer exists in the cache has been forgotten, or is forgotten after this.
+    pub(crate) fn request_restart(&self, sets: &Cache<PodCliqueSet>, set: &PodCliqueSet, gang: String, hash: &str) {
         let restart = RequestedRestart { hash: hash.to_owned(), generation: set.metadata.generation };
-        self.choices.lock().restarts.entry(uid(set).to_owned()).or_default().insert(gang, restart);
+        let mut choices = self.choices.lock();
+        let cached = set.namespace().and_then(|namespace| sets.get(&namespace, &set.name_any()));
+        if cached.is_none_or(|cached| uid(&cached) != uid(set)) {
+            return;
+        }
+        choices.restarts.entry(uid(set).to_owned()).or_default().insert(gang, restart);
+        drop(choices);
         self.request_decision(set);
     }
 

@@ -125,7 +125,8 @@ impl Reconciler for GroupReconciler {
         let read = ctx.caches.resource_claims.read_templates(&client, keys, &mut observed.claims.templates);
         observed.read_errors = read.await;
         let read = async |observed: &Observed, hashes: BTreeSet<&str>| read_revisions(ctx, observed, hashes).await;
-        let request = |set: &_, gang, hash: &_| ctx.caches.incarnations.request_restart(set, gang, hash);
+        let PcsCaches { sets, incarnations, .. } = &ctx.caches;
+        let request = |set: &_, gang, hash: &_| incarnations.request_restart(sets, set, gang, hash);
         let mut observed = Box::pin(assign_revisions(observed, read, request)).await?;
         observed.identity_conflict = Box::pin(identity_conflict(ctx, &observed)).await?;
         if let Some(set) = observed.set.as_ref().filter(|_| !observed.undecided_gangs.is_empty()) {

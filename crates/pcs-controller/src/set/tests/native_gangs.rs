@@ -356,10 +356,13 @@ fn a_scaled_gang_names_its_earlier_revision_until_its_turn() {
     assert_eq!(decide(&observed, &[0], &[]), kept, "the set is updated, and the replica of the group later");
     assert_eq!(decide(&observed, &[], &[0]), kept, "the replica of the set is updated later");
     assert_eq!(decide(&observed, &[], &[]).0, None, "no update is in progress");
-    incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), "1other");
+    let sets = Cache::from_objects([observed.set.clone()]);
+    incarnations.request_restart(&Cache::from_objects([]), &observed.set, "m-0-g-0".to_owned(), "1other");
+    assert!(incarnations.requested_restarts(&observed.set).is_empty(), "the set was deleted");
+    incarnations.request_restart(&sets, &observed.set, "m-0-g-0".to_owned(), "1other");
     assert_eq!(decide(&observed, &[0], &[]), kept, "the request was for another revision");
     let hash = expanded(&observed).hash().to_owned();
-    incarnations.request_restart(&observed.set, "m-0-g-0".to_owned(), &hash);
+    incarnations.request_restart(&sets, &observed.set, "m-0-g-0".to_owned(), &hash);
     assert_eq!(decide(&observed, &[], &[0]), kept, "another update has begun");
     assert_eq!(decide(&observed, &[0], &[]), (None, "m-0-g-0-5000".to_owned()));
 }

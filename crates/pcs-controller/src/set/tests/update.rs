@@ -351,7 +351,7 @@ fn deleted_revisions(revisions: &[&str], member: Option<&str>) -> Vec<String> {
     observed.members.extend(member.map(|member| Arc::new(serde_json::from_value(member).expect("a clique"))));
     let plan = super::plan(&observed);
     let deletes = plan.steps().filter(|step| matches!(step, Step::Delete(_)));
-    deletes.map(|step| step.target().name.to_string()).collect()
+    deletes.map(|step| step.target().name.clone()).collect()
 }
 
 #[test]
