@@ -130,7 +130,7 @@ pub struct Bounds {
     pub min_available: i32,
 }
 
-/// The outdated units to replace now, in the order of their indices.
+/// The outdated units to replace now, by index. Of equal ones, those that come first in `units` are replaced first.
 ///
 /// - Units of which nothing is available are replaced at once: that costs no availability, and an update to a template that never starts does not
 ///   block the update that corrects it.

@@ -94,7 +94,8 @@ pub(crate) fn status_change(observed: &Observed, new: &PodCliqueStatus) -> Statu
         let progress = status.update_progress.as_ref()?;
         let condition = find_status_condition(&status.conditions, UPDATE_IN_PROGRESS);
         let reason = condition.map(|condition| condition.reason.clone());
-        Some((progress.pod_template_hash.clone(), progress.update_ended_at.is_some(), reason))
+        let target = (progress.pod_clique_set_generation_hash.clone(), progress.pod_template_hash.clone());
+        Some((target, progress.update_ended_at.is_some(), reason))
     };
     let is_significant = is_complete
         || old.is_some_and(|old| phase(old) != phase(new))

@@ -88,7 +88,7 @@ pub(crate) fn count_outdated(observed: &ObservedClique) -> usize {
 /// The indices of the pods that are replaced now. `by_index` are the live pods.
 ///
 /// The pods of a replica of a scaling group are replaced together, because it is a unit of its own. Those of other cliques are replaced one
-/// after the other.
+/// after the other, the oldest first.
 ///
 /// Nothing is replaced before the status shows that the update has begun. Otherwise a change back to the former template could look like an
 /// update that has ended, while a pod is being replaced.
@@ -113,7 +113,8 @@ pub(crate) fn pods_to_replace(observed: &ObservedClique, by_index: &BTreeMap<i32
         let availability = if pod.is_some_and(serves) { Availability::Full } else { Availability::None };
         Unit { index, is_outdated, availability }
     };
-    let units: Vec<_> = (0..replicas).map(unit).collect();
+    let mut units: Vec<_> = (0..replicas).map(unit).collect();
+    units.sort_by_key(|unit| by_index.get(&unit.index).and_then(|pod| pod.metadata.creation_timestamp.clone()));
     let min_available = clique.spec.min_available.unwrap_or(replicas);
     let max_unavailable = max_unavailable(bounds.of_clique.max_unavailable.as_ref(), replicas);
     next_units(&units, Bounds { max_unavailable, min_available }).into_iter().collect()

@@ -97,8 +97,8 @@ pub(crate) fn state(
     if bounds.paused {
         return Some(UpdateState::Paused);
     }
-    let blocked = cause().or_else(|| failing_pod(observed));
     let is_exceeded = exceeded_at(progress, &bounds).is_some_and(|time| time <= observed.now);
+    let blocked = cause().or_else(|| failing_pod(observed)).or_else(|| unready_pod(observed).filter(|_| is_exceeded));
     Some(match (bounds.of_clique.progress_deadline.filter(|_| is_exceeded), blocked) {
         (Some(deadline), blocked) => UpdateState::DeadlineExceeded(deadline_message(&deadline, blocked.as_deref())),
         (None, Some(blocked)) => UpdateState::Blocked(blocked),
@@ -122,6 +122,14 @@ fn failing_pod(observed: &ObservedClique) -> Option<String> {
     let message = waiting.message.as_deref().map(|message| format!(": {}", shortened(message, MAX_MESSAGE)));
     let (pod, container, message) = (pod.name_any(), &container.name, message.unwrap_or_default());
     Some(format!("Pod {pod} does not start: container {container}: {reason}{message}"))
+}
+
+/// What the kubelet reports about a new pod that has started and is not ready.
+fn unready_pod(observed: &ObservedClique) -> Option<String> {
+    let pod = Target::of(&observed.clique)?.new_pods(observed).find(|pod| !pod.is_ready())?;
+    let message = pod.condition("Ready").and_then(|condition| condition.message.as_deref());
+    let message = message.map(|message| format!(": {}", shortened(message, MAX_MESSAGE))).unwrap_or_default();
+    Some(format!("Pod {} is not ready{message}", pod.name_any()))
 }
 
 /// Whether all pods of the clique were created from another template of the set.

@@ -19,16 +19,19 @@ const BEGUN: &str = "status: {readyReplicas: 0, updatedReplicas: 0, scheduleGate
                      {podCliqueSetGenerationHash: 1gen, podTemplateHash: 1new, updateStartedAt: '2026-01-01T00:00:00Z'}}";
 
 /// A clique of three pods with these states: `O` is an outdated ready pod, `o` an outdated one that is not ready, `N` and `n` are new. `J` is new, and
-/// has been ready for five seconds. `x` is new, and the kubelet cannot start it; `u` is new, and the scheduler does not bind it. The container of `R` and `r` was restarted.
+/// has been ready for five seconds. `x` is new, and the kubelet cannot start it; `u` is new, and the scheduler does not bind it. The container of `R` and `r` was restarted; `C` is
+/// an outdated ready pod whose container was restarted, and `Y` one that is younger.
 fn row(pods: &str, fields: &str) -> String {
     let pod = |(index, state): (usize, char)| {
-        let hash = if state.eq_ignore_ascii_case(&'o') { "1old" } else { "1new" };
+        let hash = if matches!(state, 'O' | 'o' | 'C' | 'Y') { "1old" } else { "1new" };
         let (ready, bound) = (state.is_uppercase(), state != 'u');
         let special = match state {
             'J' => ", readyAt: '2026-01-01T23:59:55Z'",
             'x' => ", container: {name: main, state: {waiting: {reason: CrashLoopBackOff, message: back-off 10s}}}",
             'R' => ", readyAt: '2026-01-01T23:59:55Z', container: {name: main, ready: true, restartCount: 3}",
             'r' => ", container: {name: main, ready: false, restartCount: 3}",
+            'Y' => ", at: 5",
+            'C' => ", container: {name: main, ready: true, restartCount: 3}",
             'u' => ", unschedulable: 0/3 nodes are available",
             _ => "",
         };
@@ -73,11 +76,11 @@ fn one_pod_is_replaced_after_the_other() {
     );
 }
 
-/// A pod that crashed before is ready again.
+/// Also one of which a container crashed before: the Go operator replaces it at once.
 #[test]
 fn a_ready_pod_is_not_replaced_before_its_turn() {
     check_pods(
-        "OoO",
+        "CoC",
         "minAvailable: 2",
         &expect![[r"
         pods: delete Pod ~-p1 at version 7
@@ -89,6 +92,18 @@ fn a_ready_pod_is_not_replaced_before_its_turn() {
         &expect![[r"
         pods: delete Pod ~-p0 at version 7
         pods: delete Pod ~-p1 at version 7
+        pods: delete Pod ~-p2 at version 7
+    "]],
+    );
+}
+
+/// As in the Go operator.
+#[test]
+fn the_oldest_ready_pod_is_replaced_first() {
+    check_pods(
+        "YYO",
+        "minAvailable: 1",
+        &expect![[r"
         pods: delete Pod ~-p2 at version 7
     "]],
     );
@@ -260,7 +275,7 @@ fn the_condition_says_what_the_update_waits_for() {
         uOO: True Blocked: not scheduled: llm-0-decode-p0: the scheduler reports: 0/3 nodes are available
         nOO: True Blocked: annotation grove.io/update-bounds cannot be decoded: it is not a JSON object; pcs-controller restores it; if it does not, check that pcs-controller runs and has the version of pclq-controller
         nOO: True Progressing: the pods are being replaced
-        nOO: Unknown ProgressDeadlineExceeded: no progress for the progressDeadline of 10m; the update goes on
+        nOO: Unknown ProgressDeadlineExceeded: no progress for the progressDeadline of 10m; Pod llm-0-decode-p0 is not ready
         xOO: Unknown ProgressDeadlineExceeded: no progress for the progressDeadline of 10m; Pod llm-0-decode-p0 does not start: container main: CrashLoopBackOff: back-off 10s
     "]].assert_eq(&text);
     let next = |status: &str| super::plan(&snapshot(&row("nOO", &format!("{deadline}, {status}")))).requeue_after;
@@ -278,6 +293,15 @@ fn another_reason_is_a_significant_change() {
         crate::clique::status::status_change(&observed, &new)
     };
     assert_eq!((change("nnn"), change("xnn")), (StatusChange::Minor, StatusChange::Significant));
+}
+
+/// The generation of the set has another hash, because the template of another clique has changed.
+#[test]
+fn the_begin_of_another_update_is_a_significant_change() {
+    let status_of_earlier = BEGUN.replace("1gen", "1earlier");
+    let observed = snapshot(&row("Nnn", &format!("{TURN}, {status_of_earlier}")));
+    let new = status(&observed, &ExecutionResult::default(), observed.now);
+    assert_eq!(crate::clique::status::status_change(&observed, &new), StatusChange::Significant);
 }
 
 /// A new pod is created or ready, or the user has continued the update. A pod whose container is restarted again and again is no progress.
