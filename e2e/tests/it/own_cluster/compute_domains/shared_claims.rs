@@ -90,4 +90,9 @@ async fn an_update_keeps_domains_and_shared_claims(fixture: &Fixture, before: &N
         assert!(before.pods.values().all(|old| old.uid() != pod.uid()));
     }
     assert_eq!((uids(fixture).await, shared().await), (domains, claim), "the domain and the shared claim stay");
+    let gpu = after.pods_of("llm").find(|pod| pod.labels()["grove.io/podclique"] == "llm-0-gpu").expect("the pod");
+    let own = claims.list(&ListParams::default()).await.expect("the claims").items;
+    let is_of_new =
+        |claim: &ResourceClaim| claim.owner_references().iter().any(|owner| Some(&owner.uid) == gpu.uid().as_ref());
+    assert!(own.iter().any(is_of_new), "the new pod has a claim of its own");
 }
