@@ -1,7 +1,7 @@
 //! A changed template replaces the pods: one replica of the set after the other, and within it one unit after the other.
 
 pub(super) mod scenarios;
-mod units;
+pub(super) mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use grove_api_types::labels;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -26,6 +27,21 @@ fn image(pod: &Pod) -> &str {
 
 pub(super) fn label<'p>(pod: &'p Pod, key: &str) -> &'p str {
     pod.labels().get(key).map_or("", String::as_str)
+}
+
+#[tokio::test]
+async fn pods_of_a_clique_are_replaced_one_after_the_other() {
+    in_namespace("e2e-ru-7", ru_7).await;
+}
+
+#[tokio::test]
+async fn replicas_of_a_group_are_replaced_as_a_whole_one_after_the_other() {
+    in_namespace("e2e-ru-8", ru_8).await;
+}
+
+#[tokio::test]
+async fn with_on_delete_the_user_replaces_the_pods() {
+    in_namespace("e2e-od-1", od_1).await;
 }
 
 /// The pods of the cliques whose names end with this.
@@ -47,8 +63,13 @@ async fn change(ns: &Namespace, cliques: &[usize], fields: &[(&str, Value)]) {
 
 /// A new image whose pods never become ready.
 fn unready_template() -> [(&'static str, Value); 2] {
-    let unready = json!({ "test.grove.io/behaviour": "unready" });
-    [("spec/podSpec/containers/0/image", json!(NEW_IMAGE)), ("annotations", unready)]
+    new_template("unready")
+}
+
+/// A new image whose pods behave so.
+fn new_template(behaviour: &str) -> [(&'static str, Value); 2] {
+    let behaviour = json!({ "test.grove.io/behaviour": behaviour });
+    [("spec/podSpec/containers/0/image", json!(NEW_IMAGE)), ("annotations", behaviour)]
 }
 
 /// Whether a pod of these cliques has the new image.
@@ -143,58 +164,46 @@ fn assert_one_replica_at_a_time(changes: &[Change<PodCliqueSet>]) {
 }
 
 /// RU-7: pods of a standalone clique, in two replicas of the set.
-#[tokio::test]
-async fn pods_of_a_clique_are_replaced_one_after_the_other() {
-    in_namespace("e2e-ru-7", async |ns| {
-        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
-        let sets = WatchHistory::default().record::<PodCliqueSet>(ns, |set| *set).await;
-        let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
-        change_image(ns, &[2], NEW_IMAGE).await;
-        let after = wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
-        for clique in ["-frontend", "-prefill"] {
-            assert_eq!(uids(&pods_of(&before, clique)), uids(&pods_of(&after, clique)), "{clique} has not changed");
-        }
-        let changes = history.changes().await;
-        for clique in ["llm-0-decode", "llm-1-decode"] {
-            let is_of = |pod: &Pod| label(pod, labels::POD_CLIQUE) == clique;
-            assert_one_unit_at_a_time(&changes, is_of, (|pod: &Pod| label(pod, labels::POD_INDEX).to_owned(), 1));
-        }
-        assert_one_replica_at_a_time(&sets.changes().await);
-        for clique in ["llm-0-decode", "llm-1-decode"] {
-            let status = after.cliques[clique].status.as_ref().expect("a status");
-            let progress = status.update_progress.as_ref().expect("the progress");
-            assert!(progress.update_ended_at.is_some() && status.updated_replicas == 2, "{status:?}");
-            assert_eq!(status.current_pod_template_hash.as_ref(), Some(&progress.pod_template_hash));
-        }
-    })
-    .await;
+pub(super) async fn ru_7(ns: &Namespace) {
+    let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+    let sets = WatchHistory::default().record::<PodCliqueSet>(ns, |set| *set).await;
+    let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
+    change_image(ns, &[2], NEW_IMAGE).await;
+    let after = wait_for_end(ns, &["-decode"], NEW_IMAGE).await;
+    for clique in ["-frontend", "-prefill"] {
+        assert_eq!(uids(&pods_of(&before, clique)), uids(&pods_of(&after, clique)), "{clique} has not changed");
+    }
+    let changes = history.changes().await;
+    for clique in ["llm-0-decode", "llm-1-decode"] {
+        let is_of = |pod: &Pod| label(pod, labels::POD_CLIQUE) == clique;
+        assert_one_unit_at_a_time(&changes, is_of, (|pod: &Pod| label(pod, labels::POD_INDEX).to_owned(), 1));
+    }
+    assert_one_replica_at_a_time(&sets.changes().await);
+    for clique in ["llm-0-decode", "llm-1-decode"] {
+        let status = after.cliques[clique].status.as_ref().expect("a status");
+        let progress = status.update_progress.as_ref().expect("the progress");
+        assert!(progress.update_ended_at.is_some() && status.updated_replicas == 2, "{status:?}");
+        assert_eq!(status.current_pod_template_hash.as_ref(), Some(&progress.pod_template_hash));
+    }
 }
 
 /// RU-8: the replicas of a scaling group, each as a whole, although the template of only one clique has changed.
-#[tokio::test]
-async fn replicas_of_a_group_are_replaced_as_a_whole_one_after_the_other() {
-    in_namespace("e2e-ru-8", async |ns| {
-        let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
-        let before = available(ns, &fixtures::with_scaling_group("llm", 1, "")).await;
-        change_image(ns, &[1], NEW_IMAGE).await;
-        let after = wait_for_end(ns, &["-p"], NEW_IMAGE).await;
-        assert_eq!(
-            uids(&pods_of(&before, "-f")),
-            uids(&pods_of(&after, "-f")),
-            "the standalone clique has not changed"
-        );
-        let (were, are) = (uids(&pods_of(&before, "-d")), uids(&pods_of(&after, "-d")));
-        assert!(were.is_disjoint(&are), "the replicas are replaced as a whole");
-        let is_of = |pod: &Pod| !label(pod, labels::SCALING_GROUP).is_empty();
-        let changes = history.changes().await;
-        // One pod of p, and two of d.
-        let replica = |pod: &Pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned();
-        assert_one_unit_at_a_time(&changes, is_of, (replica, 3));
-        let status = after.groups["llm-0-g"].status.clone().expect("a status");
-        assert_eq!((status.updated_replicas, status.available_replicas), (3, 3));
-        assert!(status.update_progress.is_some_and(|progress| progress.update_ended_at.is_some()));
-    })
-    .await;
+pub(super) async fn ru_8(ns: &Namespace) {
+    let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+    let before = available(ns, &fixtures::with_scaling_group("llm", 1, "")).await;
+    change_image(ns, &[1], NEW_IMAGE).await;
+    let after = wait_for_end(ns, &["-p"], NEW_IMAGE).await;
+    assert_eq!(uids(&pods_of(&before, "-f")), uids(&pods_of(&after, "-f")), "the standalone clique has not changed");
+    let (were, are) = (uids(&pods_of(&before, "-d")), uids(&pods_of(&after, "-d")));
+    assert!(were.is_disjoint(&are), "the replicas are replaced as a whole");
+    let is_of = |pod: &Pod| !label(pod, labels::SCALING_GROUP).is_empty();
+    let changes = history.changes().await;
+    // One pod of p, and two of d.
+    let replica = |pod: &Pod| label(pod, labels::SCALING_GROUP_REPLICA).to_owned();
+    assert_one_unit_at_a_time(&changes, is_of, (replica, 3));
+    let status = after.groups["llm-0-g"].status.clone().expect("a status");
+    assert_eq!((status.updated_replicas, status.available_replicas), (3, 3));
+    assert!(status.update_progress.is_some_and(|progress| progress.update_ended_at.is_some()));
 }
 
 /// An image that never becomes ready blocks the update of its replica, and the correction replaces it.
@@ -260,42 +269,38 @@ async fn an_update_continues_while_the_set_scales() {
 }
 
 /// OD-1: with `OnDelete`, pods stay until the user deletes them. A change to `OnDelete` ends an update.
-#[tokio::test]
-async fn with_on_delete_the_user_replaces_the_pods() {
-    in_namespace("e2e-od-1", async |ns| {
-        let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
-        change(ns, &[1], &unready_template()).await;
-        let is_blocked = |state: &NamespaceState| has_new_pod(state, "-prefill");
-        ns.wait_for("a pod has the new template", is_blocked).await;
-        let strategy = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } });
-        ns.patch::<PodCliqueSet>("llm", strategy).await;
-        let has_new_template = |state: &NamespaceState| {
-            let hash = |clique: &str| state.cliques[clique].labels().get(labels::TEMPLATE_HASH).cloned();
-            has_ended(state) && hash("llm-0-prefill") == hash("llm-1-prefill")
-        };
-        let ended = ns.wait_for("the update has ended", has_new_template).await;
-        let old =
-            |state: &NamespaceState| pods_of(state, "-prefill").iter().filter(|pod| image(pod) == FIRST_IMAGE).count();
-        assert_eq!(old(&ended), 3, "the pods of the other replica stay");
-        a_change_of_the_strategy_replaces_no_pod(ns, &ended).await;
-        change_image(ns, &[2], NEW_IMAGE).await;
-        let of_decode = |state: &NamespaceState| {
-            let hashes =
-                |state: &NamespaceState| state.cliques["llm-0-decode"].labels().get(labels::TEMPLATE_HASH).cloned();
-            has_ended(state) && hashes(state) != hashes(&before)
-        };
-        let state = ns.wait_for("the cliques have the new template", of_decode).await;
-        assert_eq!(uids(&pods_of(&before, "-decode")), uids(&pods_of(&state, "-decode")), "no pod is replaced");
-        for pod in pods_of(&state, "-decode") {
-            ns.delete_object::<Pod>(&pod.name_any()).await;
-        }
-        let are_new = |state: &NamespaceState| {
-            let pods = pods_of(state, "-decode");
-            pods.len() == 4 && pods.iter().all(|pod| image(pod) == NEW_IMAGE && is_ready(pod))
-        };
-        ns.wait_for("the new pods have the new template", are_new).await;
-    })
-    .await;
+pub(super) async fn od_1(ns: &Namespace) {
+    let before = available(ns, &fixtures::three_cliques("llm", 2)).await;
+    change(ns, &[1], &unready_template()).await;
+    let is_blocked = |state: &NamespaceState| has_new_pod(state, "-prefill");
+    ns.wait_for("a pod has the new template", is_blocked).await;
+    let strategy = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } });
+    ns.patch::<PodCliqueSet>("llm", strategy).await;
+    let has_new_template = |state: &NamespaceState| {
+        let hash = |clique: &str| state.cliques[clique].labels().get(labels::TEMPLATE_HASH).cloned();
+        has_ended(state) && hash("llm-0-prefill") == hash("llm-1-prefill")
+    };
+    let ended = ns.wait_for("the update has ended", has_new_template).await;
+    let old =
+        |state: &NamespaceState| pods_of(state, "-prefill").iter().filter(|pod| image(pod) == FIRST_IMAGE).count();
+    assert_eq!(old(&ended), 3, "the pods of the other replica stay");
+    a_change_of_the_strategy_replaces_no_pod(ns, &ended).await;
+    change_image(ns, &[2], NEW_IMAGE).await;
+    let of_decode = |state: &NamespaceState| {
+        let hashes =
+            |state: &NamespaceState| state.cliques["llm-0-decode"].labels().get(labels::TEMPLATE_HASH).cloned();
+        has_ended(state) && hashes(state) != hashes(&before)
+    };
+    let state = ns.wait_for("the cliques have the new template", of_decode).await;
+    assert_eq!(uids(&pods_of(&before, "-decode")), uids(&pods_of(&state, "-decode")), "no pod is replaced");
+    for pod in pods_of(&state, "-decode") {
+        ns.delete_object::<Pod>(&pod.name_any()).await;
+    }
+    let are_new = |state: &NamespaceState| {
+        let pods = pods_of(state, "-decode");
+        pods.len() == 4 && pods.iter().all(|pod| image(pod) == NEW_IMAGE && is_ready(pod))
+    };
+    ns.wait_for("the new pods have the new template", are_new).await;
 }
 
 /// There is nothing left to do for a generation with another strategy, although old pods run.
@@ -466,8 +471,12 @@ async fn a_new_pod_must_be_ready_for_some_time() {
             let conditions = pod.status.as_ref()?.conditions.as_ref()?;
             conditions.iter().find(|condition| condition.type_ == "Ready")?.last_transition_time.clone()
         });
-        let deleted = of("1").into_iter().find_map(|pod| pod.metadata.deletion_timestamp.clone());
-        let (ready_since, deleted) = (ready_since.expect("a ready pod").0, deleted.expect("a deleted pod").0);
+        // The timestamp is the end of the grace period.
+        let deleted = of("1").into_iter().find_map(|pod| {
+            let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds?);
+            Some(pod.metadata.deletion_timestamp.as_ref()?.0 - grace)
+        });
+        let (ready_since, deleted) = (ready_since.expect("a ready pod").0, deleted.expect("a deleted pod"));
         let seconds = deleted.duration_since(ready_since).as_secs();
         assert!(seconds >= 2, "the next pod was deleted after {seconds} s");
     })
@@ -475,6 +484,7 @@ async fn a_new_pod_must_be_ready_for_some_time() {
 }
 
 /// No node has the label that the new pods want: the set reports what the scheduler says, then that the deadline is exceeded, and a correction ends it.
+/// The same if the container of the new image ends again and again.
 #[tokio::test]
 async fn a_blocked_update_names_its_cause() {
     in_namespace("e2e-ru-blocked", async |ns| {
@@ -489,6 +499,10 @@ async fn a_blocked_update_names_its_cause() {
         change(ns, &[0], &[("spec/podSpec/nodeSelector", json!({}))]).await;
         wait_for_end(ns, &["-f"], FIRST_IMAGE).await;
         ns.wait_for_condition("llm", "UpdateInProgress", "NoActiveUpdate", "no update is in progress").await;
+        change(ns, &[0], &new_template("crash")).await;
+        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", "PodClique llm-0-f: Pod llm-0-f-").await;
+        change(ns, &[0], &[("spec/podSpec/containers/0/image", json!(THIRD_IMAGE)), ("annotations", json!({}))]).await;
+        wait_for_end(ns, &["-f"], THIRD_IMAGE).await;
         change(ns, &[1], &[("spec/podSpec/nodeSelector", nowhere)]).await;
         let cause = "PodCliqueScalingGroup llm-0-g: PodClique llm-0-g-0-p: not scheduled: llm-0-g-0-p-";
         ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", cause).await;

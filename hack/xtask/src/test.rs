@@ -39,6 +39,8 @@ const WITHOUT_CLUSTER: [&str; 4] = ["--workspace", "--exclude", "e2e", "--tests"
 /// the selected packages, so Cargo compiles nothing again.
 pub(crate) const END_TO_END: [&str; 3] = ["--workspace", "--test", "e2e"];
 
+/// Nodes of the shared dev cluster.
+const NODES: u32 = 30;
 /// How many end-to-end tests run at a time. They mostly wait, so there are more than processors.
 const END_TO_END_THREADS: &str = "5";
 
@@ -138,7 +140,13 @@ async fn run_tests(
 
 fn up_args(clusters: &DevClusters) -> UpArgs {
     let config = workspace::root().join(CONFIGURATION);
-    UpArgs { dir: Some(clusters.shared.clone()), config: Some(config), no_build: true, ..UpArgs::default() }
+    UpArgs {
+        dir: Some(clusters.shared.clone()),
+        config: Some(config),
+        nodes: Some(NODES),
+        no_build: true,
+        ..UpArgs::default()
+    }
 }
 
 /// The end-to-end tests on the shared dev cluster and, unless only the fast ones shall run, on others.

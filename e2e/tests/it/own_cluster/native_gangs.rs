@@ -86,7 +86,7 @@ async fn no_pod_of_a_gang_waits_for_unwanted_pods() {
 async fn updates_of_native_gangs() {
     let cluster = TestCluster::with_own_services("native-updates", &["--nodes", "30", "--native-gangs"]).await;
     tokio::join!(
-        Box::pin(updates::updates_while_the_set_scales(&cluster)),
+        Box::pin(updates::the_scenarios_of_plain_gangs(&cluster)),
         Box::pin(updates::an_update_waits_for_capacity(&cluster)),
     );
     // Last, because pods of the others may be on the node.

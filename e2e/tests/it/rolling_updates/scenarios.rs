@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use e2e::watch_history::WatchHistory;
 use e2e::{Namespace, NamespaceState, in_namespace};
+use grove_api_types::deletion::is_terminating;
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,6 +12,21 @@ use kube::ResourceExt;
 
 use super::units::{assert_one_at_each_level, record};
 use super::{NEW_IMAGE, all_are_ready, available, change_image, has_ended, image, label, pods_of, uids};
+
+#[tokio::test]
+async fn with_on_delete_only_deleted_pods_are_new() {
+    in_namespace("e2e-od-2", od_2).await;
+}
+
+#[tokio::test]
+async fn with_on_delete_new_units_are_new_and_the_last_ones_are_removed() {
+    in_namespace("e2e-od-4", od_4).await;
+}
+
+#[tokio::test]
+async fn after_on_delete_the_next_template_replaces_all_pods() {
+    in_namespace("e2e-od-8", od_8).await;
+}
 
 /// A replica of the set has this many pods: two of `f`, and two replicas of the group with one of `p` and one of `d`.
 const SET: &str = "
@@ -145,61 +162,52 @@ async fn wait_for_images(ns: &Namespace, clique: &str, expected: &[(&str, bool)]
 }
 
 /// OD-2: a deleted pod of a standalone clique comes back with the new template. OD-3: so does one of a scaling group, and the others stay.
-#[tokio::test]
-async fn with_on_delete_only_deleted_pods_are_new() {
-    in_namespace("e2e-od-2", async |ns| {
-        let state = outdated(ns).await;
-        delete(ns, &state, "llm-0-f", "1").await;
-        wait_for_images(ns, "llm-0-f", &[("0", false), ("1", true)]).await;
-        delete(ns, &state, "llm-1-g-0-d", "0").await;
-        wait_for_images(ns, "llm-1-g-0-d", &[("0", true)]).await;
-        let state = wait_for_images(ns, "llm-1-g-0-p", &[("0", false)]).await;
-        assert_eq!(state.active_pods().filter(|pod| image(pod) == NEW_IMAGE).count(), 2);
-    })
-    .await;
+pub(in crate::it) async fn od_2(ns: &Namespace) {
+    let history = WatchHistory::default().record::<Pod>(ns, |pod| *pod).await;
+    let state = outdated(ns).await;
+    delete(ns, &state, "llm-0-f", "1").await;
+    wait_for_images(ns, "llm-0-f", &[("0", false), ("1", true)]).await;
+    delete(ns, &state, "llm-1-g-0-d", "0").await;
+    wait_for_images(ns, "llm-1-g-0-d", &[("0", true)]).await;
+    let state = wait_for_images(ns, "llm-1-g-0-p", &[("0", false)]).await;
+    assert_eq!(state.active_pods().filter(|pod| image(pod) == NEW_IMAGE).count(), 2);
+    let changes = history.changes().await;
+    let deleted = changes.iter().filter(|change| is_terminating(&change.object)).map(|change| change.object.uid());
+    assert_eq!(deleted.collect::<BTreeSet<_>>().len(), 2, "only the user deletes pods");
 }
 
 /// OD-4: a new replica of the set has the new template. OD-5: so has one of a scaling group, and OD-6: a new pod of a clique. OD-7: the highest
 /// indices are removed, be they old or new.
-#[tokio::test]
-async fn with_on_delete_new_units_are_new_and_the_last_ones_are_removed() {
-    in_namespace("e2e-od-4", async |ns| {
-        outdated(ns).await;
-        Scale::Set(3).apply(ns).await;
-        wait_for_images(ns, "llm-2-f", &[("0", true), ("1", true)]).await;
-        Scale::Group(0, 3).apply(ns).await;
-        wait_for_images(ns, "llm-0-g-2-d", &[("0", true)]).await;
-        Scale::Clique(1, 3).apply(ns).await;
-        wait_for_images(ns, "llm-1-f", &[("0", false), ("1", false), ("2", true)]).await;
-        Scale::Clique(1, 1).apply(ns).await;
-        wait_for_images(ns, "llm-1-f", &[("0", false)]).await;
-        Scale::Group(0, 1).apply(ns).await;
-        wait_for_images(ns, "llm-0-g-1-d", &[]).await;
-        Scale::Set(1).apply(ns).await;
-        let state = ns.wait_for("one replica is left", |state| state.active_pods().count() == 4).await;
-        assert!(state.active_pods().all(|pod| image(pod) != NEW_IMAGE));
-    })
-    .await;
+pub(in crate::it) async fn od_4(ns: &Namespace) {
+    outdated(ns).await;
+    Scale::Set(3).apply(ns).await;
+    wait_for_images(ns, "llm-2-f", &[("0", true), ("1", true)]).await;
+    Scale::Group(0, 3).apply(ns).await;
+    wait_for_images(ns, "llm-0-g-2-d", &[("0", true)]).await;
+    Scale::Clique(1, 3).apply(ns).await;
+    wait_for_images(ns, "llm-1-f", &[("0", false), ("1", false), ("2", true)]).await;
+    Scale::Clique(1, 1).apply(ns).await;
+    wait_for_images(ns, "llm-1-f", &[("0", false)]).await;
+    Scale::Group(0, 1).apply(ns).await;
+    wait_for_images(ns, "llm-0-g-1-d", &[]).await;
+    Scale::Set(1).apply(ns).await;
+    let state = ns.wait_for("one replica is left", |state| state.active_pods().count() == 4).await;
+    assert!(state.active_pods().all(|pod| image(pod) != NEW_IMAGE));
 }
 
 /// OD-8: a deleted pod gets the last of several templates. OD-9: another strategy replaces no pod, and then a new template replaces all.
-#[tokio::test]
-async fn after_on_delete_the_next_template_replaces_all_pods() {
-    in_namespace("e2e-od-8", async |ns| {
-        let before =
-            available(ns, &SET.replace("  template:", "  updateStrategy: {type: OnDelete}\n  template:")).await;
-        change_image(ns, &[0, 1, 2], super::THIRD_IMAGE).await;
-        change_image(ns, &[0, 1, 2], NEW_IMAGE).await;
-        let state = ns.wait_for("both changes are observed", has_ended).await;
-        delete(ns, &state, "llm-0-f", "0").await;
-        wait_for_images(ns, "llm-0-f", &[("0", true), ("1", false)]).await;
-        let strategy = serde_json::json!({ "spec": { "updateStrategy": { "type": "RollingRecreate" } } });
-        ns.patch::<PodCliqueSet>("llm", strategy).await;
-        let state = ns.wait_for("the strategy is observed", has_ended).await;
-        let stay = uids(&pods_of(&before, "")).intersection(&uids(&pods_of(&state, ""))).count();
-        assert_eq!(stay, 11, "one pod is replaced");
-        change_image(ns, &[0, 1, 2], super::THIRD_IMAGE).await;
-        super::wait_for_end(ns, &["-f", "-p", "-d"], super::THIRD_IMAGE).await;
-    })
-    .await;
+pub(in crate::it) async fn od_8(ns: &Namespace) {
+    let before = available(ns, &SET.replace("  template:", "  updateStrategy: {type: OnDelete}\n  template:")).await;
+    change_image(ns, &[0, 1, 2], super::THIRD_IMAGE).await;
+    change_image(ns, &[0, 1, 2], NEW_IMAGE).await;
+    let state = ns.wait_for("both changes are observed", has_ended).await;
+    delete(ns, &state, "llm-0-f", "0").await;
+    wait_for_images(ns, "llm-0-f", &[("0", true), ("1", false)]).await;
+    let strategy = serde_json::json!({ "spec": { "updateStrategy": { "type": "RollingRecreate" } } });
+    ns.patch::<PodCliqueSet>("llm", strategy).await;
+    let state = ns.wait_for("the strategy is observed", has_ended).await;
+    let stay = uids(&pods_of(&before, "")).intersection(&uids(&pods_of(&state, ""))).count();
+    assert_eq!(stay, 11, "one pod is replaced");
+    change_image(ns, &[0, 1, 2], super::THIRD_IMAGE).await;
+    super::wait_for_end(ns, &["-f", "-p", "-d"], super::THIRD_IMAGE).await;
 }

@@ -8,7 +8,9 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::case::{Case, pods_of, set};
-use crate::it::rolling_updates::scenarios::{ALL, Scenario};
+use crate::it::rolling_updates::scenarios::{ALL, Scenario, od_2, od_4, od_8};
+use crate::it::rolling_updates::units::{assert_one_at_each_level, record};
+use crate::it::rolling_updates::{od_1, ru_7, ru_8};
 
 /// A new image in the template of the only clique.
 async fn update(case: &Case, name: &str) {
@@ -35,19 +37,26 @@ fn has_ended(state: &NamespaceState, name: &str) -> bool {
         && state.active_pods().all(is_new)
 }
 
-/// RU-9 to RU-21, all at the same time.
-pub(super) async fn updates_while_the_set_scales(cluster: &TestCluster) {
+/// RU-7 to RU-21 and OD-1 to OD-9, all at the same time.
+pub(super) async fn the_scenarios_of_plain_gangs(cluster: &TestCluster) {
     let client = cluster.client().await;
-    let run = async |scenario: Scenario| {
-        let ns = Namespace::create(&client, &scenario.namespace()).await;
-        scenario.run(&ns).await;
-    };
-    futures::future::join_all(ALL.map(run)).await;
+    let ns = async |name: &str| Namespace::create(&client, name).await;
+    let run = async |scenario: Scenario| scenario.run(&ns(&scenario.namespace()).await).await;
+    tokio::join!(
+        futures::future::join_all(ALL.map(run)),
+        async { Box::pin(ru_7(&ns("e2e-ru-7").await)).await },
+        async { Box::pin(ru_8(&ns("e2e-ru-8").await)).await },
+        async { Box::pin(od_1(&ns("e2e-od-1").await)).await },
+        async { Box::pin(od_2(&ns("e2e-od-2").await)).await },
+        async { Box::pin(od_4(&ns("e2e-od-4").await)).await },
+        async { Box::pin(od_8(&ns("e2e-od-8").await)).await },
+    );
 }
 
 /// RU-10: no node has space for a new pod. The update waits, all other pods stay, and it goes on when there is space.
 pub(super) async fn an_update_waits_for_capacity(cluster: &TestCluster) {
     let case = &Case::create(cluster, "ru-10").await;
+    let history = record(&case.ns).await;
     let node = case.add_node("a", 3).await;
     case.create_bound(&set("llm", &[case.clique("a", (3, 2), "a")]), "llm-0", 3).await;
     patch_node(case, &node, json!({ "spec": { "unschedulable": true } })).await;
@@ -59,6 +68,7 @@ pub(super) async fn an_update_waits_for_capacity(cluster: &TestCluster) {
     assert_eq!(pods_of(&state, "llm-0").iter().filter(|pod| !is_new(pod)).count(), 2, "the other pods stay");
     patch_node(case, &node, json!({ "spec": { "unschedulable": null } })).await;
     case.ns.wait_for("the update has ended", |state| has_ended(state, "llm")).await;
+    assert_one_at_each_level("ru-10", &history.changes().await, 1);
 }
 
 /// A node disappears in the middle of an update: its taint ends the pods, and then it is deleted.
