@@ -7,7 +7,9 @@ use grove_api_types::labels::{self, Component};
 use grove_api_types::ownership::controller_of;
 use grove_api_types::v1alpha1::{PodClique, PodCliqueSet};
 use grove_controller::plan::{PatchBody, Plan, Step};
-use grove_controller::slim_pod::{SlimPod, SlimPodCondition};
+use grove_controller::slim_pod::{
+    SlimContainerState, SlimContainerStatus, SlimPod, SlimPodCondition, SlimWaitingState,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
@@ -17,7 +19,7 @@ use serde_json::Value;
 
 use crate::store::{self, Stamp, Store};
 
-/// Pods whose template has this label with the value `true` never become ready.
+/// Pods whose template has this label with the value `true` never start.
 pub const BROKEN: &str = "broken";
 /// The label of the cliques in the template whose value a film shows for each pod.
 pub const VERSION: &str = "version";
@@ -137,11 +139,21 @@ impl Model {
         self.pods.remove(name);
     }
 
+    /// The user deletes a clique and, as the garbage collector, its pods.
+    pub fn delete_clique(&mut self, name: &str) {
+        self.delete("PodClique", name);
+    }
+
+    /// So many seconds pass without a write.
+    pub fn wait(&mut self, seconds: u64) {
+        self.writes += seconds;
+    }
+
     /// Everybody who could act now.
     pub fn actors(&self) -> Vec<Actor> {
         let groups = self.objects.groups.keys().cloned().map(Actor::Group);
         let cliques = self.objects.cliques.keys().cloned().map(Actor::Clique);
-        let starting = self.pods.values().filter(|pod| !pod.is_ready() && !is_broken(pod));
+        let starting = self.pods.values().filter(|pod| !pod.is_ready() && pod.status.container_statuses.is_empty());
         let kubelets = starting.map(|pod| Actor::Kubelet(pod.name_any()));
         [Actor::Set].into_iter().chain(groups).chain(cliques).chain(kubelets).collect()
     }
@@ -216,10 +228,16 @@ impl Model {
         writes
     }
 
-    /// The pod becomes ready.
+    /// The pod becomes ready, or cannot start.
     fn start_pod(&mut self, name: &str) -> Vec<String> {
         let now = Time(self.stamp().now);
         let Some(pod) = self.pods.get_mut(name).map(Arc::make_mut) else { return vec![] };
+        if is_broken(pod) {
+            let waiting = SlimWaitingState { reason: Some("ImagePullBackOff".to_owned()), message: None };
+            let state = Some(SlimContainerState { waiting: Some(waiting) });
+            pod.status.container_statuses = vec![SlimContainerStatus { state, ..SlimContainerStatus::default() }];
+            return vec![format!("Pod {name} cannot start")];
+        }
         let ready = SlimPodCondition {
             type_: "Ready".to_owned(),
             status: "True".to_owned(),

@@ -69,9 +69,73 @@ fn a_canary() {
     film.user("partition 2", |model| control(model, "{type: RollingRecreate, rollingUpdate: {partition: 2}}"));
     film.user("version B", |model| model.update("b", false));
     film.settle().unwrap();
+    film.user("one replica", |model| model.write(|set| set.spec.replicas = 1));
+    film.settle().unwrap();
+    film.user("three replicas", |model| model.write(|set| set.spec.replicas = 3));
+    film.settle().unwrap();
     film.user("partition 0", |model| control(model, "{type: RollingRecreate, rollingUpdate: {partition: 0}}"));
     film.settle().unwrap();
     expect_file!["../../../../docs/rehearsals/canary.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_deleted_clique() {
+    let mut film = film("A PodClique that is deleted before the turn of its replica", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.rounds(4);
+    film.user("deletes f of replica 1", |model| model.delete_clique("s-1-f"));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/deleted-clique.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn two_changes_within_a_moment() {
+    let mut film = film("Two changes within a moment, and another in the middle of their update", 1);
+    film.user("version B", |model| model.update("b", false));
+    film.user("version C", |model| model.update("c", false));
+    film.rounds(4);
+    film.user("version D", |model| model.update("d", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/quick.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn another_strategy_in_the_middle() {
+    let mut film = film("OnDelete in the middle of an update", 2);
+    film.user("version B", |model| model.update("b", false));
+    film.rounds(5);
+    film.user("OnDelete", |model| control(model, "{type: OnDelete}"));
+    film.settle().unwrap();
+    film.user("RollingRecreate", |model| control(model, "{type: RollingRecreate}"));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/strategy.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn min_ready_seconds() {
+    let mut film = film("minReadySeconds: 60", 1);
+    let strategy = "{type: RollingRecreate, rollingUpdate: {minReadySeconds: 60}}";
+    film.user("minReadySeconds", |model| control(model, strategy));
+    film.user("version B", |model| model.update("b", false));
+    for _ in 0..2 {
+        film.settle().unwrap();
+        film.user("a minute passes", |model| model.wait(60));
+    }
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/min-ready-seconds.md"].assert_eq(film.markdown());
+}
+
+#[test]
+fn a_deadline() {
+    let set = set(1).replace("name: f, ", "name: f, rollingUpdate: {progressDeadline: 10m}, ");
+    let mut film = Film::new("A broken template, and a progressDeadline of ten minutes", &set).expect("a film");
+    film.user("version B, which never becomes ready", |model| model.update("b", true));
+    film.settle().unwrap();
+    film.user("ten minutes pass", |model| model.wait(600));
+    film.settle().unwrap();
+    film.user("version C", |model| model.update("c", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/deadline.md"].assert_eq(film.markdown());
 }
 
 #[test]
