@@ -1,4 +1,6 @@
-//! The snapshot of a scaling group, its set and its cliques: plain data and pure queries.
+//! The snapshot of a scaling group, its set and its cliques: plain data and pure queries. `update` has those about its updates.
+
+mod update;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,7 +182,7 @@ impl Observed {
     }
 
     /// The name of the set that the labels of the group name.
-    pub(crate) fn base_set(&self) -> PodCliqueSetName {
+    fn base_set(&self) -> PodCliqueSetName {
         PodCliqueSetName::new(self.group.labels().get(labels::PART_OF).cloned().unwrap_or_default())
     }
 

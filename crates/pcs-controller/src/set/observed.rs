@@ -1,4 +1,6 @@
-//! The snapshot of a set and its children: plain data and pure queries.
+//! The snapshot of a set and its children: plain data and pure queries. `update` has those about its updates.
+
+mod update;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -370,12 +372,12 @@ impl Observed {
     }
 
     /// Its own cliques.
-    pub(crate) fn cliques(&self) -> impl Iterator<Item = &PodClique> {
+    fn cliques(&self) -> impl Iterator<Item = &PodClique> {
         self.children.of_kind().map(AsRef::as_ref)
     }
 }
 
 /// Whether the group reaches its `minAvailable`.
-pub(crate) fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
+fn group_is_available(group: &PodCliqueScalingGroup) -> bool {
     group.status.as_ref().map_or(0, |status| status.available_replicas) >= group.spec.required_replicas()
 }

@@ -10,9 +10,9 @@ use grove_api_types::rolling_update::{Availability, Bounds, max_unavailable};
 use grove_api_types::v1alpha1::{PodClique, RollingUpdate};
 use kube::ResourceExt;
 
-use super::turns::{ReplicaState, Turns, earlier_revisions};
+use super::Observed;
 use crate::children::clique;
-use crate::scaling_group::observed::Observed;
+use crate::update::{ReplicaState, Turns, earlier_revisions};
 
 impl Observed {
     /// The hash of the revision that the set has chosen for the group.

@@ -11,10 +11,9 @@ use grove_api_types::scheduler_v1alpha1::PodGang;
 use grove_api_types::v1alpha1::PodCliqueScalingGroup;
 use kube::ResourceExt;
 
-use super::revisions::{History, exceeds_limit};
-use super::turns::{ReplicaState, Turns, earlier_revisions, is_open};
+use super::{Observed, group_is_available};
 use crate::children::clique;
-use crate::set::observed::{Observed, group_is_available};
+use crate::update::{History, ReplicaState, Turns, earlier_revisions, exceeds_limit, is_open};
 
 impl Observed {
     /// The state of each replica in the update.
