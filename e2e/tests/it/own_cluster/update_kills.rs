@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use e2e::poll::poll_until;
 use e2e::watch_history::{Change, WatchHistory};
 use e2e::{Namespace, NamespaceState, TestCluster, namespace_state::is_ready, normalized};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use grove_api_types::labels;
 use grove_api_types::v1alpha1::PodCliqueSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -54,7 +57,7 @@ fn has_ended(state: &NamespaceState, version: &str) -> bool {
 
 /// Updates all sets, and in the middle of this update to another template, which `interrupt` delays. Then deletes the sets. The end state of the
 /// first run is that of all.
-async fn run(fixture: &Fixture<'_>, name: &str, interrupt: impl AsyncFn(BoxFuture<'_, ()>)) {
+async fn run(fixture: &Fixture<'_>, name: &str, interrupt: impl AsyncFn(&Namespace, BoxFuture<'_, ()>)) {
     let ns = &Namespace::create(&fixture.cluster.client().await, name).await;
     let sets = fixture.sets;
     let names: Vec<_> = (0..sets).map(|number| format!("s{number}")).collect();
@@ -75,13 +78,13 @@ async fn run(fixture: &Fixture<'_>, name: &str, interrupt: impl AsyncFn(BoxFutur
     ns.delete().await;
 }
 
-async fn update_all(ns: &Namespace, names: &[String], interrupt: impl AsyncFn(BoxFuture<'_, ()>)) {
+async fn update_all(ns: &Namespace, names: &[String], interrupt: impl AsyncFn(&Namespace, BoxFuture<'_, ()>)) {
     join_all(names.iter().map(|name| update(ns, name, "second"))).await;
     let is_half_done = |state: &NamespaceState| {
         state.active_pods().filter(|pod| has_version(pod, "second")).count() * 2 > names.len() * PODS
     };
     ns.wait_for("half of the pods are new", is_half_done).await;
-    interrupt(join_all(names.iter().map(|name| update(ns, name, "third"))).map(drop).boxed()).await;
+    interrupt(ns, join_all(names.iter().map(|name| update(ns, name, "third"))).map(drop).boxed()).await;
     ns.wait_for("the last update has ended", |state| has_ended(state, "third")).await;
 }
 
@@ -104,24 +107,39 @@ async fn compare(ns: &Namespace, reference: &OnceCell<BTreeSet<String>>) {
     }
 }
 
+/// Waits until the last pod is as old as this: nothing creates pods without the controllers.
+async fn wait_without_new_pods(ns: &Namespace, age: Duration) {
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let mut probe = ConfigMap::default();
+    probe.metadata.name = Some("probe".to_owned());
+    poll_until(async || {
+        let pods = ns.api::<Pod>().list(&ListParams::default()).await.ok()?.items;
+        let newest = pods.iter().filter_map(ResourceExt::creation_timestamp).max()?;
+        // By the clock of the API server.
+        let probe = ns.api::<ConfigMap>().create(&dry_run, &probe).await.ok()?;
+        (probe.creation_timestamp()?.0.duration_since(newest.0).unsigned_abs() >= age).then_some(())
+    })
+    .await;
+}
+
 /// Runs the steps while the controllers are stopped for this time in the middle, without a disturbance, and with kills.
 async fn series(sets: usize, stop: Duration, kills: Kills) {
     let config = format!("{}/tests/it/own_cluster/kills.yaml", env!("CARGO_MANIFEST_DIR"));
     let cluster = TestCluster::with_own_services("update-kills", &["--config", &config]).await;
     let reference = OnceCell::new();
     let fixture = Fixture { cluster: &cluster, sets, reference: &reference };
-    run(&fixture, "e2e-update-stop", async |step| {
+    run(&fixture, "e2e-update-stop", async |ns, step| {
         for service in SERVICES {
             cluster.stop(service).await;
         }
         step.await;
-        tokio::time::sleep(stop).await;
+        wait_without_new_pods(ns, stop).await;
         cluster.start_again().await;
     })
     .await;
     kill_series(cluster, SERVICES, "e2e-update-kills", kills, async |cluster, name| {
         let fixture = Fixture { cluster, sets, reference: &reference };
-        run(&fixture, name, async |step| step.await).await;
+        run(&fixture, name, async |_, step| step.await).await;
     })
     .await;
 }
