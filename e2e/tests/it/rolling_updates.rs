@@ -483,12 +483,16 @@ async fn a_new_pod_must_be_ready_for_some_time() {
     .await;
 }
 
-/// No node has the label that the new pods want: the set reports what the scheduler says, then that the deadline is exceeded, and a correction ends it.
-/// The same if the container of the new image ends again and again.
+/// The container of the new image ends again and again: the set reports what the kubelet says, and a correction ends it. The same if no node has the
+/// label that the new pods want: the set reports what the scheduler says, and then that the deadline is exceeded.
 #[tokio::test]
 async fn a_blocked_update_names_its_cause() {
     in_namespace("e2e-ru-blocked", async |ns| {
         available(ns, &fixtures::with_scaling_group("llm", 1, "")).await;
+        change(ns, &[0], &new_template("crash")).await;
+        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", "PodClique llm-0-f: Pod llm-0-f-").await;
+        change(ns, &[0], &[("spec/podSpec/containers/0/image", json!(FIRST_IMAGE)), ("annotations", json!({}))]).await;
+        wait_for_end(ns, &["-f"], FIRST_IMAGE).await;
         let nowhere = json!({ "test.grove.io/no-node": "true" });
         change(ns, &[0], &[("spec/podSpec/nodeSelector", nowhere.clone())]).await;
         let cause = "PodClique llm-0-f: not scheduled: llm-0-f-";
@@ -499,10 +503,6 @@ async fn a_blocked_update_names_its_cause() {
         change(ns, &[0], &[("spec/podSpec/nodeSelector", json!({}))]).await;
         wait_for_end(ns, &["-f"], FIRST_IMAGE).await;
         ns.wait_for_condition("llm", "UpdateInProgress", "NoActiveUpdate", "no update is in progress").await;
-        change(ns, &[0], &new_template("crash")).await;
-        ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", "PodClique llm-0-f: Pod llm-0-f-").await;
-        change(ns, &[0], &[("spec/podSpec/containers/0/image", json!(THIRD_IMAGE)), ("annotations", json!({}))]).await;
-        wait_for_end(ns, &["-f"], THIRD_IMAGE).await;
         change(ns, &[1], &[("spec/podSpec/nodeSelector", nowhere)]).await;
         let cause = "PodCliqueScalingGroup llm-0-g: PodClique llm-0-g-0-p: not scheduled: llm-0-g-0-p-";
         ns.wait_for_condition("llm", "UpdateInProgress", "Blocked", cause).await;
