@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api_types::labels;
-use grove_api_types::v1alpha1::{PodClique, PodCliqueTemplateSpec};
+use grove_api_types::v1alpha1::{PodClique, PodCliqueTemplateSpec, PodCliqueUpdateProgress};
 use kube::ResourceExt;
 
 use crate::model::{Actor, BROKEN, Model, VERSION, is_member};
@@ -76,12 +76,14 @@ pub fn explore(manifest: &str, seed: u64, steps: usize) -> Result<Report, String
     let (mut numbers, mut report, mut log, mut served) =
         (Numbers(seed), Report::default(), Vec::new(), Served::default());
     while report.steps < steps {
+        let mut leaves_pods = false;
         for _ in 0..STEPS_PER_EPISODE {
             log.push(step(&mut model, &mut numbers));
             report.steps += 1;
             served.check(&model).map_err(|broken| failure(&broken, &log))?;
+            leaves_pods |= model.set().spec.is_updated_on_delete();
             if report.steps.is_multiple_of(STEPS_PER_FIXED_POINT) {
-                let rounds = check_fixed_point(model.clone()).map_err(|broken| failure(&broken, &log))?;
+                let rounds = check_fixed_point(model.clone(), leaves_pods).map_err(|broken| failure(&broken, &log))?;
                 report.settle(rounds);
             }
         }
@@ -177,8 +179,8 @@ impl Served {
         for (owner, units) in units {
             let served = self.units.entry(owner.clone()).or_default();
             served.retain(|index| units.contains_key(index));
-            served.extend(units.iter().filter(|(_, is_up)| **is_up).map(|(index, _)| *index));
-            let down: Vec<_> = served.iter().filter(|index| units.get(index) == Some(&false)).collect();
+            served.extend(units.iter().filter(|(_, unit)| unit.is_up && unit.is_known).map(|(index, _)| *index));
+            let down: Vec<_> = served.iter().filter(|index| units.get(index).is_some_and(|unit| !unit.is_up)).collect();
             if down.len() > 1 {
                 return Err(format!("units {down:?} of {} are down", owner.1));
             }
@@ -191,7 +193,7 @@ impl Served {
     fn record_replicas(
         &mut self,
         model: &Model,
-        units: &BTreeMap<Owner, BTreeMap<i32, bool>>,
+        units: &BTreeMap<Owner, BTreeMap<i32, Unit>>,
         updating: &BTreeSet<i32>,
     ) {
         let replicas = model.set().spec.replicas;
@@ -202,33 +204,56 @@ impl Served {
         let expected = groups.len() + template.cliques.iter().filter(|clique| !is_member(&clique.name)).count();
         let serves = |index: &i32| {
             let of_replica: Vec<_> = units.iter().filter(|((replica, _), _)| replica == index).collect();
-            of_replica.len() == expected && of_replica.iter().flat_map(|(_, units)| units.values()).all(|is_up| *is_up)
+            of_replica.len() == expected
+                && of_replica.iter().flat_map(|(_, units)| units.values()).all(|unit| unit.is_up)
         };
         self.replicas.extend((0..replicas).filter(|index| !updating.contains(index)).filter(serves));
     }
 }
 
-/// Whether each desired pod of a clique, or each replica of a scaling group, serves.
-fn units(model: &Model) -> BTreeMap<Owner, BTreeMap<i32, bool>> {
-    let mut units: BTreeMap<Owner, BTreeMap<i32, bool>> = BTreeMap::new();
+/// A pod of a clique outside of scaling groups, or a replica of a scaling group.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// Whether it serves.
+    is_up: bool,
+    /// Whether the services can know it. Whose turn it is follows from the statuses of the cliques: a replica of a group that comes up just after
+    /// it got its turn, because nothing of it was available, is replaced nevertheless.
+    is_known: bool,
+}
+
+/// Each desired pod of a clique, or each replica of a scaling group.
+fn units(model: &Model) -> BTreeMap<Owner, BTreeMap<i32, Unit>> {
+    let mut units: BTreeMap<Owner, BTreeMap<i32, Unit>> = BTreeMap::new();
     for clique in model.cliques() {
         let Some(replica) = number_of(clique, labels::SET_REPLICA) else { continue };
         let pods = model.pods_of(&clique.name_any());
         let is_up = |index: i32| pods.get(&index).is_some_and(|pod| pod.is_ready());
         match clique.labels().get(labels::SCALING_GROUP) {
             None => {
-                let of_clique = (0..clique.spec.replicas).map(|index| (index, is_up(index)));
+                let unit = |index: i32| Unit { is_up: is_up(index), is_known: true };
+                let of_clique = (0..clique.spec.replicas).map(|index| (index, unit(index)));
                 units.insert((replica, clique.name_any()), of_clique.collect());
             }
             Some(group) => {
                 let Some(index) = number_of(clique, labels::SCALING_GROUP_REPLICA) else { continue };
                 let serves = (0..clique.spec.replicas).all(is_up);
-                let unit = units.entry((replica, group.clone())).or_default().entry(index).or_insert(true);
-                *unit = *unit && serves;
+                let units = units.entry((replica, group.clone())).or_default();
+                let unit = units.entry(index).or_insert(Unit { is_up: true, is_known: true });
+                unit.is_up &= serves;
+                unit.is_known &= is_known(clique);
             }
         }
     }
     units
+}
+
+/// Whether the status of a member of a scaling group reports all its pods as ready, and it is not being updated.
+fn is_known(clique: &PodClique) -> bool {
+    let Some(status) = &clique.status else { return false };
+    let turn = clique.annotations().get(labels::UPDATE_TURN);
+    let is_of_turn = |progress: &PodCliqueUpdateProgress| Some(&progress.pod_clique_set_generation_hash) == turn;
+    let has_ended = status.update_progress.as_ref().is_some_and(|it| is_of_turn(it) && !it.is_in_progress());
+    status.ready_replicas >= clique.spec.replicas && (turn.is_none() || has_ended)
 }
 
 /// The number in a label of the clique.
@@ -237,8 +262,8 @@ fn number_of(clique: &PodClique, label: &str) -> Option<i32> {
 }
 
 /// The cluster settles without a further change by the user. Then all pods exist, and those that the strategy replaces have the template of the
-/// set. Returns the number of rounds.
-fn check_fixed_point(mut model: Model) -> Result<usize, String> {
+/// set, unless the strategy has been `OnDelete`: then old pods may stay until the next template (`leaves_pods`). Returns the number of rounds.
+fn check_fixed_point(mut model: Model, leaves_pods: bool) -> Result<usize, String> {
     let rounds = model.settle(MOST_ROUNDS).ok_or("the cluster does not settle with the strategy of the user")?;
     let spec = &model.set().spec;
     let is_broken = spec.template.cliques.iter().any(|clique| clique.labels.get(BROKEN).is_some_and(|it| it == "true"));
@@ -249,7 +274,7 @@ fn check_fixed_point(mut model: Model) -> Result<usize, String> {
         }
     }
     let controls = spec.rolling_update();
-    if is_broken || controls.paused || spec.is_updated_on_delete() {
+    if is_broken || controls.paused || leaves_pods {
         return Ok(rounds);
     }
     match controls.partition {

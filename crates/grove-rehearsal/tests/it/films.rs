@@ -54,6 +54,18 @@ fn a_broken_template_and_its_correction() {
 }
 
 #[test]
+fn a_correction_of_a_replica_that_is_partly_available() {
+    let set = set(2).replace("replicas: 2, minAvailable: 1, podSpec", "replicas: 2, minAvailable: 2, podSpec");
+    let mut film =
+        Film::new("A broken template, whose replica is partly available, and its correction", &set).expect("a film");
+    film.user("version B, which never becomes ready", |model| model.update("b", true));
+    film.settle().unwrap();
+    film.user("version C", |model| model.update("c", false));
+    film.settle().unwrap();
+    expect_file!["../../../../docs/rehearsals/partly-available.md"].assert_eq(film.markdown());
+}
+
+#[test]
 fn a_change_back_in_the_middle() {
     let mut film = film("A change back in the middle of an update", 2);
     film.user("version B", |model| model.update("b", false));
