@@ -119,17 +119,20 @@ fn failing_pod(observed: &ObservedClique) -> Option<String> {
     }
     let (pod, (container, waiting)) = new().find_map(|pod| Some((pod, pod.failing_container()?)))?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
-    let message = waiting.message.as_deref().map(|message| format!(": {}", shortened(message, MAX_MESSAGE)));
-    let (pod, container, message) = (pod.name_any(), &container.name, message.unwrap_or_default());
+    let (pod, container, message) = (pod.name_any(), &container.name, details(waiting.message.as_deref()));
     Some(format!("Pod {pod} does not start: container {container}: {reason}{message}"))
 }
 
 /// What the kubelet reports about a new pod that has started and is not ready.
 fn unready_pod(observed: &ObservedClique) -> Option<String> {
     let pod = Target::of(&observed.clique)?.new_pods(observed).find(|pod| !pod.is_ready())?;
-    let message = pod.condition("Ready").and_then(|condition| condition.message.as_deref());
-    let message = message.map(|message| format!(": {}", shortened(message, MAX_MESSAGE))).unwrap_or_default();
+    let message = details(pod.condition("Ready").and_then(|condition| condition.message.as_deref()));
     Some(format!("Pod {} is not ready{message}", pod.name_any()))
+}
+
+/// The message of the kubelet as the end of a sentence; empty if it has none.
+fn details(message: Option<&str>) -> String {
+    message.map(|message| format!(": {}", shortened(message, MAX_MESSAGE))).unwrap_or_default()
 }
 
 /// Whether all pods of the clique were created from another template of the set.
