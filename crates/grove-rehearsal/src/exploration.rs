@@ -293,7 +293,7 @@ fn check_settled(model: &Model) -> Result<(), String> {
     if status.observed_generation != model.set().metadata.generation {
         return Err(format!("generation {:?} is observed", status.observed_generation));
     }
-    if status.update_progress.is_some_and(|progress| progress.update_ended_at.is_none()) {
+    if status.is_updating() {
         return Err("the update has not ended".to_owned());
     }
     for clique in model.cliques() {

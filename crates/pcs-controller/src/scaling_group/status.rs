@@ -63,7 +63,7 @@ pub(crate) fn status(
     let update_progress = expansion.as_ref().and_then(|expansion| update_progress(observed, expansion, counts, now));
     let mut conditions = old.conditions;
     let breached = match &update_progress {
-        Some(progress) if progress.update_ended_at.is_none() => breached_during_update(observed),
+        Some(progress) if progress.is_in_progress() => breached_during_update(observed),
         _ => min_available_breached_condition(observed, counts),
     };
     set_status_condition(&mut conditions, breached, now);

@@ -46,7 +46,7 @@ impl UpdateDurations {
 
 /// The duration of the update that this change ends, in seconds.
 fn duration(delta: &Delta<PodCliqueSet>) -> Option<f64> {
-    let old = progress(delta.old.as_deref()?).filter(|old| old.update_ended_at.is_none())?;
+    let old = progress(delta.old.as_deref()?).filter(|old| old.is_in_progress())?;
     let new = progress(delta.new.as_deref()?).filter(|new| new.update_started_at == old.update_started_at)?;
     let (started, ended) = new.update_started_at.as_ref().zip(new.update_ended_at.as_ref())?;
     Some(ended.0.duration_since(started.0).as_secs_f64().max(0.0))
@@ -104,7 +104,7 @@ fn waits(sets: &Cache<PodCliqueSet>, reason: &str, now: Timestamp) -> Vec<u64> {
 fn outdated_objects(sets: &Cache<PodCliqueSet>) -> (usize, usize) {
     let missing = |total: i32, updated: i32| usize::try_from(total.saturating_sub(updated)).unwrap_or(0);
     let of_set = |set: &PodCliqueSet| {
-        let progress = progress(set).filter(|progress| progress.update_ended_at.is_none())?;
+        let progress = progress(set).filter(|progress| progress.is_in_progress())?;
         let groups =
             missing(progress.total_pod_clique_scaling_groups_count, progress.updated_pod_clique_scaling_groups_count);
         Some((missing(progress.total_pod_cliques_count, progress.updated_pod_cliques_count), groups))

@@ -63,7 +63,7 @@ pub(crate) fn set_progress(
     if !is_rolling || (is_done && !begins) {
         progress.update_ended_at = progress.update_ended_at.or(Some(Time(now)));
     }
-    let is_current = progress.update_ended_at.is_none();
+    let is_current = progress.is_in_progress();
     let before = std::mem::take(&mut progress.currently_updating);
     let entry = |index: &i32| {
         let old = before.iter().find(|old| old.replica_index == *index).cloned();
@@ -187,7 +187,7 @@ pub(crate) fn group_progress(
     }
     let is_resumed = was_paused(&status.conditions) && !is_paused;
     let has_progressed = facts.cliques.0 > progress.updated_pod_cliques_count || is_resumed;
-    if progress.update_ended_at.is_none() && has_progressed {
+    if progress.is_in_progress() && has_progressed {
         progress.last_progressed_at = Some(Time(now));
     }
     (progress.updated_pod_cliques_count, progress.total_pod_cliques_count) = facts.cliques;
@@ -222,7 +222,7 @@ pub(crate) fn group_deadline(
     progress_deadline: Option<&GoDuration>,
 ) -> Option<Timestamp> {
     let last = progress.last_progressed_at.as_ref().unwrap_or(&progress.update_started_at);
-    deadline(last.0, progress_deadline).filter(|_| progress.update_ended_at.is_none())
+    deadline(last.0, progress_deadline).filter(|_| progress.is_in_progress())
 }
 
 #[cfg(test)]
